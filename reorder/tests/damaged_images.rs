@@ -9,7 +9,7 @@ use proptest::sample::Index;
 use reorder_base::error::Result;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::origins::Origins;
 use reorder_image::references::{FingerprintOptions, Fingerprints, References};
 use reorder_layout::{LayoutRequest, Room, Strategy as LayoutStrategy, lay_out};
@@ -33,10 +33,10 @@ fn small_image(options: &[&str]) -> Vec<u8> {
 /// Everything that `apply` does between reading and writing.
 fn permute(bytes: &[u8]) -> Result<Vec<u8>> {
     let file = ElfFile::parse(bytes)?;
-    let functions = FunctionTable::collect(&file)?;
+    let functions = ElfFunctions::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;
     let layout =
-        lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(LayoutStrategy::Random, 1))?;
+        lay_out(&file, &functions.table, &[], Room::Linker, &LayoutRequest::of(LayoutStrategy::Random, 1))?;
     let arrangement = Arrangement::Order(&layout.order);
     Ok(apply(&file, &functions, analysis, arrangement, RelocateOptions::default())?.bytes)
 }
@@ -44,12 +44,12 @@ fn permute(bytes: &[u8]) -> Result<Vec<u8>> {
 /// Everything that `order` reads; a refusal must not prevent it.
 fn read_references(bytes: &[u8]) -> Result<()> {
     let file = ElfFile::parse(bytes)?;
-    let functions = FunctionTable::collect(&file)?;
-    let references = References::extract(&file, &functions)?;
+    let functions = ElfFunctions::collect(&file)?;
+    let references = References::extract(&file, &functions.table)?;
     assert!(references.objects.is_sorted_by(|left, right| left.end <= right.start));
-    let fingerprints = Fingerprints::extract(&file, &functions, FingerprintOptions::default())?;
-    assert_eq!(fingerprints.windows.len(), functions.len());
-    assert_eq!(Origins::collect(&functions).files.len(), functions.len());
+    let fingerprints = Fingerprints::extract(&file, &functions.table, FingerprintOptions::default())?;
+    assert_eq!(fingerprints.windows.len(), functions.table.len());
+    assert_eq!(Origins::collect(&functions).files.len(), functions.table.len());
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use layout_algos::score::Span;
 use reorder_base::address::Address;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::order_file::read::read;
 use reorder_layout::{Effort, LayoutRequest, Memory, Room, Strategy, Unseen, lay_out};
@@ -88,8 +89,9 @@ impl Corpus {
         let path = directory.join("image");
         let bytes = map_image(&path).map_err(|error| error.to_string())?;
         let file = ElfFile::parse(&bytes).map_err(|error| error.to_string())?;
-        let functions = FunctionTable::collect(&file).map_err(|error| error.to_string())?;
+        let functions = ElfFunctions::collect(&file).map_err(|error| error.to_string())?;
         let spans: Vec<Span> = functions
+            .table
             .iter()
             .map(|(_, function)| Span { start: function.start.0, end: function.end.0 })
             .collect();
@@ -101,12 +103,13 @@ impl Corpus {
         } else {
             sections_of_functions(&spans)
         };
-        let identity = ImageIdentity::of(&path, &file);
+        let identity = ImageIdentity::of(&path, file.build_id());
         let starts = |name: &'static str| {
             let traces = read_files(&[directory.join(name)], &Companions::default())
                 .map_err(|error| error.to_string())?
                 .traces;
-            let resolved = resolve(&traces, &functions, &identity).map_err(|error| error.to_string())?;
+            let resolved =
+                resolve(&traces, &functions.table, &identity).map_err(|error| error.to_string())?;
             let starts = resolved.traces.into_iter().map(|trace| Start {
                 name: Path::new(&trace.label).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
                 functions: trace.functions.iter().map(|function| function.0).collect(),
@@ -173,7 +176,7 @@ impl Corpus {
         let path = self.directory.join("image");
         let used = map_image(&path).and_then(|bytes| {
             let file = ElfFile::parse(&bytes)?;
-            use_image(&file, &FunctionTable::collect(&file)?, &ImageIdentity::of(&path, &file))
+            use_image(&file, &ElfFunctions::collect(&file)?.table, &ImageIdentity::of(&path, file.build_id()))
         });
         used.map_err(|error| error.to_string())
     }

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use reorder_base::address::Address;
-use reorder_image::functions::{Function, FunctionTable};
+use reorder_image::elf::functions::ElfFunctions;
+use reorder_image::functions::Function;
 
 /// Name in a profile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,18 +16,18 @@ pub struct ProfileName(pub String);
 impl ProfileName {
     /// One for each function.
     #[must_use]
-    pub fn all(functions: &FunctionTable<'_>) -> Vec<Self> {
+    pub fn all(functions: &ElfFunctions<'_>) -> Vec<Self> {
         let symbols = best_symbols(functions);
         let name = |function: &Function| {
             let symbol = symbols.get(&function.start).cloned();
             Self(symbol.unwrap_or_else(|| format!("function@{}", function.start)))
         };
-        functions.iter().map(|(_, function)| name(function)).collect()
+        functions.table.iter().map(|(_, function)| name(function)).collect()
     }
 }
 
 /// One name per address of code: the first global one, else the first local one, after its file.
-fn best_symbols(functions: &FunctionTable<'_>) -> BTreeMap<Address, String> {
+fn best_symbols(functions: &ElfFunctions<'_>) -> BTreeMap<Address, String> {
     let mut globals = BTreeMap::new();
     let mut locals = BTreeMap::new();
     let mut file = String::new();

@@ -20,7 +20,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Arrangement;
@@ -130,9 +130,10 @@ fn the_command_leaves_nothing_behind_when_it_fails() {
 /// Everything that the command does between reading the input and writing the output.
 fn relocate(bytes: &[u8]) -> reorder_base::error::Result<Vec<u8>> {
     let file = ElfFile::parse(bytes)?;
-    let functions = FunctionTable::collect(&file)?;
+    let functions = ElfFunctions::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;
-    let order = lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, 1))?.order;
+    let order =
+        lay_out(&file, &functions.table, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, 1))?.order;
     let applied = apply(&file, &functions, analysis, Arrangement::Order(&order), RelocateOptions::default())?;
     Ok(applied.bytes)
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use end_to_end::process::copy_executable;
 use end_to_end::workspace::{reorder, root};
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_run::measure::agreement::{AgreementReport, Cause, RealPages, compare, real_pages};
 use reorder_run::measure::{MeasureRequest, Reach};
 use reorder_run::record::{RecordRequest, record};
@@ -65,12 +65,12 @@ impl Program {
     fn compared(&self, arguments: &[&str], keep: impl Fn(usize) -> bool) -> AgreementReport {
         let bytes = std::fs::read(&self.path).unwrap();
         let file = ElfFile::parse(&bytes).unwrap();
-        let functions = FunctionTable::collect(&file).unwrap();
+        let functions = ElfFunctions::collect(&file).unwrap().table;
         // Work that only a first run does, such as writing caches, is done before.
         let request = self.request(arguments);
         real_pages(&request, Reach::OnePage).unwrap();
         let trace = self.recorded(arguments);
-        let identity = ImageIdentity::of(&self.path, &file);
+        let identity = ImageIdentity::of(&self.path, file.build_id());
         let resolved = resolve(&[trace], &functions, &identity).unwrap();
         let [trace] = resolved.traces.as_slice() else { panic!("one trace") };
         let kept = trace.functions.iter().enumerate().filter(|(index, _)| keep(*index));
@@ -211,9 +211,10 @@ fn a_trace_that_lacks_functions_is_found_out() {
     let other = program.recorded(&["--exec-path"]);
     let bytes = std::fs::read(&program.path).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     let log = program.recorded(&["log", "-1"]);
-    let resolved = resolve(&[log, other], &functions, &ImageIdentity::of(&program.path, &file)).unwrap();
+    let resolved =
+        resolve(&[log, other], &functions, &ImageIdentity::of(&program.path, file.build_id())).unwrap();
     let request = program.request(&["--exec-path"]);
     let real = real_pages(&request, Reach::OnePage).unwrap();
     let report = compare(&request, &file, &functions, &resolved.traces[0], &real);

@@ -9,7 +9,8 @@ use end_to_end::namesakes::{Namesakes, OUTPUT};
 use end_to_end::process;
 use end_to_end::workspace;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::elf::functions::ElfFunctions;
+use reorder_image::functions::FunctionIndex;
 use reorder_layout::Layout;
 use reorder_layout::order_file::{Anchor, bfd_script, gold_sections, lld_script, ordered_sections};
 use reorder_trace::link_map::{LinkMap, SectionIndex};
@@ -53,7 +54,7 @@ fn ordered(program: &Namesakes, linker: &str, flag: &str, order: &str) -> Vec<Id
 fn reversed(image: &Path, map: &LinkMap<'_>) -> Vec<SectionIndex> {
     let bytes = std::fs::read(image).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     let mut listed: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).collect();
     listed.reverse();
     let (even, odd): (Vec<_>, Vec<_>) = listed.into_iter().partition(|index| index.0 % 2 == 0);

@@ -16,7 +16,7 @@ use std::process::Command;
 use layout_algos::score::{FaultModel, Span};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::memory::PRESETS;
 use reorder_run::measure::agreement::{RealPages, real_pages};
 use reorder_run::measure::{MeasureRequest, Reach, StartKind};
@@ -60,7 +60,7 @@ impl Program {
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         let bytes = fs::read(&path).unwrap();
         let file = ElfFile::parse(&bytes).unwrap();
-        let functions = FunctionTable::collect(&file).unwrap();
+        let functions = ElfFunctions::collect(&file).unwrap().table;
         let mut named: Vec<(&[u8], u64)> = functions
             .names()
             .iter()

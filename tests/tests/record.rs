@@ -450,7 +450,7 @@ fn what_is_for_another_processor_is_refused_before_an_emulator_is_recorded() {
 #[test]
 fn a_stripped_system_program_behaves_and_its_trace_resolves() {
     use reorder_image::elf::file::ElfFile;
-    use reorder_image::functions::FunctionTable;
+    use reorder_image::elf::functions::ElfFunctions;
     use reorder_trace::{ImageIdentity, Trace, resolve};
 
     let path = Path::new("/bin/bash").canonicalize().unwrap();
@@ -459,9 +459,9 @@ fn a_stripped_system_program_behaves_and_its_trace_resolves() {
     assert_eq!(outcome.ending, Ending::Exited(42));
     let bytes = fs::read(&path).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     let traces: Vec<Trace> = outcome.traces.iter().map(|recorded| recorded.trace.clone()).collect();
-    let resolved = resolve(&traces, &functions, &ImageIdentity::of(&path, &file)).unwrap();
+    let resolved = resolve(&traces, &functions, &ImageIdentity::of(&path, file.build_id())).unwrap();
     assert!(resolved.coverage.events > 100, "{:?}", resolved.coverage);
     assert_eq!(resolved.coverage.found_by(reorder_trace::Step::Address), resolved.coverage.events);
 }

@@ -16,7 +16,7 @@ use end_to_end::{process, workspace};
 use rayon::prelude::*;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Arrangement;
@@ -124,10 +124,10 @@ fn correct(scratch: &Path, number: usize, recipe: &str) -> CorrectOutput {
     assert!(built.success(), "{recipe}: {built}");
     let old = fs::read(&image).unwrap();
     let file = ElfFile::parse(&old).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap();
     let analysis = Analysis::new(&file, &functions).unwrap();
     let request = LayoutRequest::of(Strategy::Random, 1);
-    let order = lay_out(&file, &functions, &[], Room::Linker, &request).unwrap().order;
+    let order = lay_out(&file, &functions.table, &[], Room::Linker, &request).unwrap().order;
     let applied =
         apply(&file, &functions, analysis, Arrangement::Order(&order), RelocateOptions::default()).unwrap();
     assert!(verify(&old, &applied.bytes, VerifyOptions::default()).unwrap().is_proven(), "{recipe}");

@@ -6,12 +6,8 @@
 
 use std::collections::HashMap;
 
-use object::LittleEndian;
-use object::elf::{STB_LOCAL, STT_FILE, STT_FUNC, Sym64, SymbolInfo, SymbolSection};
-use object::endian::{U16, U32, U64};
 use reorder_base::address::Address;
-use reorder_image::elf::symbol::SymbolTable;
-use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::functions::{Function, FunctionIndex, FunctionTable, LocalName};
 use reorder_trace::{Name, root_name};
 
 use super::abi::Section;
@@ -40,8 +36,7 @@ pub(super) struct Table<'objects> {
     /// In input order; [`FunctionIndex`] counts the same.
     pub(super) placeables: Vec<Placeable>,
     names: Vec<(usize, &'objects [u8])>,
-    symbols: Vec<Sym64<LittleEndian>>,
-    strings: Vec<u8>,
+    locals: Vec<LocalName<'objects>>,
     /// Local functions that share a name but for what optimisers add.
     namesakes: HashMap<&'objects [u8], Vec<Namesake<'objects>>>,
 }
@@ -58,21 +53,14 @@ impl<'objects> Table<'objects> {
     /// Puts the sections of all `objects` in a row.
     pub(super) fn new(objects: &'objects [InputObject]) -> Self {
         let definitions = Definitions::new(objects);
-        let mut table = Self {
-            placeables: Vec::new(),
-            names: Vec::new(),
-            symbols: Vec::new(),
-            // The string at offset zero is empty.
-            strings: vec![0],
-            namesakes: HashMap::new(),
-        };
+        let mut table =
+            Self { placeables: Vec::new(), names: Vec::new(), locals: Vec::new(), namesakes: HashMap::new() };
         // Of each group and each weak function the first copy counts, wherever it is.
         let mut first_of_group: HashMap<(&[u8], &[u8]), usize> = HashMap::new();
         let mut owner: HashMap<&[u8], (bool, usize)> = HashMap::new();
         let mut copies: Vec<(usize, Section)> = Vec::new();
         let mut cursor = ORIGIN;
         for object in objects {
-            let mut file: &[u8] = b"";
             for section in &object.sections {
                 let id = object.section(section);
                 let group = section.group.as_deref().map(|group| (group, section.name.as_slice()));
@@ -101,13 +89,12 @@ impl<'objects> Table<'objects> {
                 for function in counting() {
                     table.names.push((position, &function.name));
                     match &function.scope {
-                        Scope::Local(source) => {
-                            if **source != *file {
-                                file = source;
-                                table.push_symbol(file, SymbolInfo::new(STB_LOCAL, STT_FILE), 0, 0);
-                            }
-                            let info = SymbolInfo::new(STB_LOCAL, STT_FUNC);
-                            table.push_symbol(&function.name, info, start, section.size);
+                        Scope::Local(file) => {
+                            table.locals.push(LocalName {
+                                start: Address(start),
+                                name: &function.name,
+                                file,
+                            });
                             let namesake = Namesake { name: &function.name, file, size: function.size };
                             table.namesakes.entry(root_name(&function.name)).or_default().push(namesake);
                         }
@@ -135,13 +122,13 @@ impl<'objects> Table<'objects> {
 
     /// The same as functions: one for each section, with all names.
     pub(super) fn functions(&self) -> FunctionTable<'_> {
-        let named = self.names.iter().map(|&(position, name)| {
-            let placeable = &self.placeables[position];
-            (placeable.start, placeable.size, name)
+        let functions = self.placeables.iter().map(|placeable| Function {
+            start: placeable.start,
+            end: placeable.start.plus(placeable.size),
+            has_unwind_entry: false,
         });
-        let mut functions = FunctionTable::from_named_ranges(named);
-        functions.symbols = SymbolTable::from_parts(&self.symbols, &self.strings);
-        functions
+        let names = self.names.iter().map(|&(position, name)| (self.placeables[position].start, name));
+        FunctionTable::new(functions.collect(), names.collect(), self.locals.clone())
     }
 
     /// The section of a function.
@@ -167,24 +154,6 @@ impl<'objects> Table<'objects> {
             return Some(Name::from(only.name));
         }
         (!only.file.is_empty()).then(|| Name::from([only.file, b";", only.name].concat()))
-    }
-
-    fn push_symbol(&mut self, name: &[u8], info: SymbolInfo, value: u64, size: u64) {
-        // Offsets are 32 bits wide; a name beyond that has none.
-        let offset = u32::try_from(self.strings.len()).unwrap_or(0);
-        if offset != 0 {
-            self.strings.extend_from_slice(name);
-            self.strings.push(0);
-        }
-        let endian = LittleEndian;
-        self.symbols.push(Sym64 {
-            st_name: U32::new(endian, offset),
-            st_info: info,
-            st_other: Default::default(),
-            st_shndx: U16::new(endian, SymbolSection(1)),
-            st_value: U64::new(endian, value),
-            st_size: U64::new(endian, size),
-        });
     }
 }
 

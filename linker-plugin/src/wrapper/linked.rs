@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 use reorder_trace::{
     Companions, Coverage, Event, ImageIdentity, Location, Name, Note, ResolvedTraces, Resolver, Trace,
@@ -102,6 +103,6 @@ pub fn functions_of<'data>(
     bytes: &'data [u8],
 ) -> Result<(ElfFile<'data>, FunctionTable<'data>)> {
     let file = ElfFile::parse_any_processor(bytes).map_err(|error: Error| error.in_file(path))?;
-    let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
+    let functions = ElfFunctions::collect(&file).map_err(|error| error.in_file(path))?.table;
     Ok((file, functions))
 }

@@ -85,7 +85,7 @@ impl Ordering {
         let input = OrderInput { functions: &functions, layout: &layout, map: trial.map };
         let coverage = Some(&starts.traces.coverage);
         let origin = Origin { identity: Identity::BuildId(None), request, coverage };
-        let data = options.data.then(|| similar_side_by_side(&file, &functions, request.seed)).transpose()?;
+        let data = options.data.then(|| similar_side_by_side(&file, request.seed)).transpose()?;
         let (additions, moved_along) = match route {
             Route::Lld => input.for_lld(invocation, &origin, data.as_ref()),
             Route::SectionOrdering => input.for_gold(),

@@ -6,7 +6,7 @@ use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::{Memory, Room, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Arrangement;
@@ -32,12 +32,13 @@ pub fn order_in_place(
 ) -> std::result::Result<(LinkReport, Vec<u8>), Failure> {
     let bytes = map_image(path)?;
     let file = ElfFile::parse(&bytes)?;
-    let functions = FunctionTable::collect(&file)?;
-    let starts = Starts::resolve(path, &functions, invocation, options)?;
+    let functions = ElfFunctions::collect(&file)?;
+    let table = &functions.table;
+    let starts = Starts::resolve(path, table, invocation, options)?;
     let analysis = Analysis::new(&file, &functions)?;
     let request = options.request(Memory::default());
-    let mut layout = lay_out(&file, &functions, &starts.traces.traces, Room::InPlace(&analysis), &request)?
-        .with_hot(&starts.traces.counts, &functions);
+    let mut layout = lay_out(&file, table, &starts.traces.traces, Room::InPlace(&analysis), &request)?
+        .with_hot(&starts.traces.counts, table);
     // The other functions keep their order, after those placed deliberately.
     layout.order.truncate(layout.chosen);
     let relocation =
@@ -49,15 +50,15 @@ pub fn order_in_place(
         output: invocation.output.display().to_string(),
         linker: linker.to_owned(),
         route: super::route::Route::PostLink.name().to_owned(),
-        functions: functions.len() as u64,
+        functions: table.len() as u64,
         needed: layout.needed as u64,
         ordered: layout.order.len() as u64,
-        ordered_bytes: layout.order.iter().map(|&index| functions.get(index).size()).sum(),
+        ordered_bytes: layout.order.iter().map(|&index| table.get(index).size()).sum(),
         moved_along: 0,
         sharing: 0,
         starts: starts.traces.traces.len() as u64,
         names: NamesFound::new(&starts.names),
-        faults: Some(StartSpans::new(&functions, &starts.traces).faults(moved, &request)),
+        faults: Some(StartSpans::new(table, &starts.traces).faults(moved, &request)),
         notes: starts.notes.clone(),
         layout: format!("{request:?}"),
         is_remembered: false,

@@ -1,22 +1,18 @@
-//! Which byte ranges of the text are functions.
+//! Which byte ranges of an image are functions, and their names.
 //!
-//! Takes the parsed image; gives [`FunctionTable`]: the union of unwind entries and sized function symbols in
-//! executable sections. Ranges with the same bounds are one function with several names; ranges that overlap
+//! [`FunctionTable`] is the same for every kind of image: [`crate::elf::functions`] and [`crate::macho::CodeNames`] make it
+//! from what their format tells. Ranges with the same bounds are one function with several names; ranges that overlap
 //! otherwise stay separate entries here and are glued into one unit by the analysis.
 
 use rayon::prelude::*;
 
-use crate::elf::eh_frame::{FrameEntry, frame_entries};
-use crate::elf::file::ElfFile;
-use crate::elf::symbol::{Symbol, SymbolTable};
 use reorder_base::address::Address;
-use reorder_base::error::Result;
 
 /// Position in a [`FunctionTable`], hence in address order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionIndex(pub u32);
 
-/// One function's range and where the knowledge comes from.
+/// One function's range and whether unwinding knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// First byte.
@@ -25,8 +21,6 @@ pub struct Function {
     pub end: Address,
     /// An unwind entry has exactly this range.
     pub has_unwind_entry: bool,
-    /// A sized function symbol has exactly this range.
-    pub has_symbol: bool,
 }
 
 impl Function {
@@ -36,96 +30,58 @@ impl Function {
     }
 }
 
-/// All functions, sorted by start, then end.
+/// A name that only one source file knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalName<'data> {
+    /// First byte of what it names.
+    pub start: Address,
+    /// The name.
+    pub name: &'data [u8],
+    /// The source file, as the compiler was given it; empty when unknown.
+    pub file: &'data [u8],
+}
+
+/// All functions, sorted by start, then end; none is empty, and no two have the same bounds.
 #[derive(Clone, Debug)]
 pub struct FunctionTable<'data> {
     functions: Vec<Function>,
     names: Vec<(Address, &'data [u8])>,
-    /// The unwind entries the table was built from, in section order.
-    pub frame_entries: Vec<FrameEntry>,
-    /// `.symtab`.
-    pub symbols: SymbolTable<'data>,
-    /// `.dynsym`.
-    pub dynamic_symbols: SymbolTable<'data>,
+    locals: Vec<LocalName<'data>>,
 }
 
 impl<'data> FunctionTable<'data> {
-    /// Collects the functions of all executable sections.
-    ///
-    /// # Errors
-    /// Malformed unwind entries or symbol tables.
-    pub fn collect(file: &ElfFile<'data>) -> Result<Self> {
-        let frame_entries = frame_entries(file)?;
-        let symbols = SymbolTable::parse(file, object::elf::SHT_SYMTAB.0)?;
-        let dynamic_symbols = SymbolTable::parse(file, object::elf::SHT_DYNSYM.0)?;
-        let code: Vec<(Address, Address)> = code_ranges(file);
-        let inside = |start: Address, end: Address| {
-            let after = code.partition_point(|range| range.0 <= start);
-            after > 0 && start >= code[after - 1].0 && end <= code[after - 1].1
-        };
-        let mut functions = Vec::with_capacity(frame_entries.len());
-        for entry in &frame_entries {
-            if entry.size > 0 && inside(entry.start, entry.end()) {
-                functions.push(Function {
-                    start: entry.start,
-                    end: entry.end(),
-                    has_unwind_entry: true,
-                    has_symbol: false,
-                });
-            }
-        }
-        let mut names = Vec::new();
-        for symbol in symbols.iter().chain(dynamic_symbols.iter()) {
-            if !is_defined_function(&symbol) {
-                continue;
-            }
-            let Some(end) = symbol.value.0.checked_add(symbol.size).map(Address) else { continue };
-            if symbol.size > 0 && inside(symbol.value, end) {
-                functions.push(Function {
-                    start: symbol.value,
-                    end,
-                    has_unwind_entry: false,
-                    has_symbol: true,
-                });
-            }
-            if !symbol.name.is_empty() && inside(symbol.value, symbol.value.plus(1)) {
-                names.push((symbol.value, symbol.name));
-            }
-        }
+    /// The table of `functions`, `names` of code and names of one source file, all in any order. What has no byte is no
+    /// function, ranges that are given several times are one, and empty names are none.
+    pub fn new(
+        mut functions: Vec<Function>,
+        mut names: Vec<(Address, &'data [u8])>,
+        locals: Vec<LocalName<'data>>,
+    ) -> Self {
+        functions.retain(|function| function.start < function.end);
         functions.par_sort_by_key(|function| (function.start, function.end));
         functions.dedup_by(|later, kept| {
             let same = later.start == kept.start && later.end == kept.end;
             if same {
                 kept.has_unwind_entry |= later.has_unwind_entry;
-                kept.has_symbol |= later.has_symbol;
             }
             same
         });
         functions.shrink_to_fit();
+        names.retain(|(_, name)| !name.is_empty());
         names.par_sort_unstable();
         names.dedup();
-        Ok(Self { functions, names, frame_entries, symbols, dynamic_symbols })
+        Self { functions, names, locals }
     }
 
-    /// Functions that something else than an ELF image tells: start, size and name of each. Those of no size are only
-    /// names; empty names are none.
+    /// The table of functions with symbols: start, size in bytes and name of each. Those of no size are only names.
     pub fn from_named_ranges(ranges: impl IntoIterator<Item = (Address, u64, &'data [u8])>) -> Self {
-        let mut functions = Vec::new();
-        let mut names = Vec::new();
+        let (mut functions, mut names) = (Vec::new(), Vec::new());
         for (start, size, name) in ranges {
-            if let Some(end) = start.0.checked_add(size).filter(|_| size > 0).map(Address) {
-                functions.push(Function { start, end, has_unwind_entry: false, has_symbol: true });
-            }
-            if !name.is_empty() {
-                names.push((start, name));
-            }
+            let end = start.0.checked_add(size).map(Address);
+            functions.extend(end.map(|end| Function { start, end, has_unwind_entry: false }));
+            names.push((start, name));
         }
-        functions.par_sort_by_key(|function| (function.start, function.end));
-        functions.dedup();
-        names.par_sort_unstable();
-        names.dedup();
-        let (symbols, dynamic_symbols) = (SymbolTable::empty(), SymbolTable::empty());
-        Self { functions, names, frame_entries: Vec::new(), symbols, dynamic_symbols }
+        Self::new(functions, names, Vec::new())
     }
 
     /// Number of functions.
@@ -180,6 +136,11 @@ impl<'data> FunctionTable<'data> {
         &self.names
     }
 
+    /// Names of functions that only one source file knows, in the order given.
+    pub fn locals(&self) -> impl Iterator<Item = (FunctionIndex, &LocalName<'data>)> {
+        self.locals.iter().filter_map(|local| Some((self.starting_at(local.start)?, local)))
+    }
+
     /// A function's first name, or its address for stripped functions.
     pub fn display_name(&self, index: FunctionIndex) -> String {
         let start = self.get(index).start;
@@ -189,24 +150,31 @@ impl<'data> FunctionTable<'data> {
     }
 }
 
-fn is_defined_function(symbol: &Symbol<'_>) -> bool {
-    symbol.is_function() && symbol.defining_section().is_some()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Executable, loaded sections with contents that hold ordinary functions, sorted: not the linker's stubs.
-fn code_ranges(file: &ElfFile<'_>) -> Vec<(Address, Address)> {
-    let mut ranges: Vec<_> = file
-        .sections
-        .iter()
-        .filter(|section| section.is_loaded() && section.is_executable() && section.has_bytes())
-        .filter(|section| !is_linker_stub_section(section.name))
-        .map(|section| (section.address, section.end()))
-        .collect();
-    ranges.sort_unstable();
-    ranges
-}
-
-/// Sections that linkers or the C runtime fill with code of their own: they never move.
-pub fn is_linker_stub_section(name: &[u8]) -> bool {
-    matches!(name, b".plt" | b".plt.got" | b".plt.sec" | b".plt.bnd" | b".iplt" | b".init" | b".fini")
+    #[test]
+    fn the_same_range_is_one_function_and_no_bytes_are_none() {
+        let function = |start, end, has_unwind_entry| Function {
+            start: Address(start),
+            end: Address(end),
+            has_unwind_entry,
+        };
+        let functions =
+            [(32, 48, false), (16, 32, true), (16, 32, false), (16, 24, true), (8, 8, true), (9, 8, true)];
+        let names: [(Address, &[u8]); 4] =
+            [(Address(16), b"b"), (Address(16), b"a"), (Address(16), b"a"), (Address(32), b"")];
+        let local = |start| LocalName { start: Address(start), name: b"b", file: b"b.c" };
+        let table = FunctionTable::new(
+            functions.map(|(start, end, has_unwind_entry)| function(start, end, has_unwind_entry)).to_vec(),
+            names.to_vec(),
+            vec![local(32), local(20), local(16)],
+        );
+        let found: Vec<Function> = table.iter().map(|(_, function)| *function).collect();
+        assert_eq!(found, [function(16, 24, true), function(16, 32, true), function(32, 48, false)]);
+        assert_eq!(table.names(), &names[..2].iter().rev().copied().collect::<Vec<_>>());
+        let locals: Vec<u32> = table.locals().map(|(function, _)| function.0).collect();
+        assert_eq!(locals, [2, 0], "what starts no function is none");
+    }
 }

@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use rustc_demangle::try_demangle;
 
+use crate::elf::functions::ElfFunctions;
 use crate::functions::FunctionTable;
 use reorder_base::address::Address;
 
@@ -23,15 +24,15 @@ pub struct Origins {
 impl Origins {
     /// The origins of `functions`.
     #[must_use]
-    pub fn collect(functions: &FunctionTable<'_>) -> Self {
-        Self { files: files(functions), scopes: scopes(functions) }
+    pub fn collect(functions: &ElfFunctions<'_>) -> Self {
+        Self { files: files(functions), scopes: scopes(&functions.table) }
     }
 }
 
 /// Local symbols follow the name of their file. Global ones do not, but linkers lay files out one after the
 /// other: a function between two of one file belongs to it.
-fn files(functions: &FunctionTable<'_>) -> Vec<Option<u32>> {
-    let mut files: Vec<Option<u32>> = vec![None; functions.len()];
+fn files(functions: &ElfFunctions<'_>) -> Vec<Option<u32>> {
+    let mut files: Vec<Option<u32>> = vec![None; functions.table.len()];
     let mut count = 0;
     let mut current = None;
     for symbol in functions.symbols.iter() {
@@ -41,7 +42,7 @@ fn files(functions: &FunctionTable<'_>) -> Vec<Option<u32>> {
             count += 1;
         } else if symbol.binding == object::elf::STB_LOCAL.0
             && symbol.is_function()
-            && let Some(function) = functions.starting_at(symbol.value)
+            && let Some(function) = functions.table.starting_at(symbol.value)
         {
             files[function.0 as usize] = current;
         }

@@ -1,5 +1,6 @@
 //! An image of any kind that traces can belong to.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
@@ -10,6 +11,7 @@ use reorder_base::processor::Processor;
 use reorder_base::refusal::Refusal;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::{MachOImage, is_macho};
@@ -18,8 +20,15 @@ use reorder_trace::ImageIdentity;
 
 /// The analysis of an image whose functions can be moved.
 pub enum OpenedAnalysis<'image> {
-    /// Of an ELF image.
-    Elf(Box<Analysis<'image>>),
+    /// Of an ELF image, which comes with it.
+    Elf {
+        /// The image.
+        file: &'image ElfFile<'image>,
+        /// Its functions.
+        functions: &'image ElfFunctions<'image>,
+        /// Its analysis.
+        analysis: Box<Analysis<'image>>,
+    },
     /// Of a Mach-O image.
     MachO(Box<MachOAnalysis>),
 }
@@ -29,7 +38,7 @@ impl OpenedAnalysis<'_> {
     #[must_use]
     pub fn pin_at(&self, address: Address) -> Option<Pin> {
         match self {
-            Self::Elf(analysis) => analysis.pin_at(address),
+            Self::Elf { analysis, .. } => analysis.pin_at(address),
             Self::MachO(analysis) => analysis.pin_at(address),
         }
     }
@@ -46,8 +55,8 @@ pub enum Stays {
 
 /// An ELF image for any processor, or one architecture of a Mach-O image.
 pub enum OpenedImage<'data> {
-    /// Linux, Android.
-    Elf(ElfFile<'data>),
+    /// Linux, Android; with its functions.
+    Elf(ElfFile<'data>, Box<ElfFunctions<'data>>),
     /// iOS, macOS.
     MachO(Box<MachOImage<'data>>),
 }
@@ -74,17 +83,17 @@ impl<'data> OpenedImage<'data> {
             return MachOImage::parse(bytes, architecture).map(Box::new).map(Self::MachO);
         }
         refuse_architecture(architecture)?;
-        ElfFile::parse_any_processor(bytes).map(Self::Elf)
+        let file = ElfFile::parse_any_processor(bytes)?;
+        let functions = ElfFunctions::collect(&file)?;
+        Ok(Self::Elf(file, Box::new(functions)))
     }
 
     /// Its functions.
-    ///
-    /// # Errors
-    /// Damaged tables.
-    pub fn functions(&self) -> Result<FunctionTable<'_>> {
+    #[must_use]
+    pub fn functions(&self) -> Cow<'_, FunctionTable<'_>> {
         match self {
-            Self::Elf(file) => FunctionTable::collect(file),
-            Self::MachO(image) => Ok(image.names.functions()),
+            Self::Elf(_, functions) => Cow::Borrowed(&functions.table),
+            Self::MachO(image) => Cow::Owned(image.names.functions()),
         }
     }
 
@@ -92,8 +101,8 @@ impl<'data> OpenedImage<'data> {
     #[must_use]
     pub fn identity(&self, path: &Path) -> ImageIdentity {
         match self {
-            Self::Elf(file) => ImageIdentity::of(path, file),
-            Self::MachO(image) => ImageIdentity::of_macho(path, image.uuid),
+            Self::Elf(file, _) => ImageIdentity::of(path, file.build_id()),
+            Self::MachO(image) => ImageIdentity::of(path, image.uuid),
         }
     }
 
@@ -101,7 +110,7 @@ impl<'data> OpenedImage<'data> {
     #[must_use]
     pub fn text(&self) -> Vec<Range<Address>> {
         let mut text: Vec<Range<Address>> = match self {
-            Self::Elf(file) => {
+            Self::Elf(file, _) => {
                 let segments =
                     file.segments.iter().filter(|segment| segment.is_load() && segment.is_executable());
                 segments.map(|segment| segment.address..segment.address.plus(segment.file_size)).collect()
@@ -116,15 +125,11 @@ impl<'data> OpenedImage<'data> {
     ///
     /// # Errors
     /// Damaged tables.
-    pub fn analysis<'image>(
-        &'image self,
-        functions: &FunctionTable<'image>,
-    ) -> Result<std::result::Result<OpenedAnalysis<'image>, Stays>> {
+    pub fn analysis(&self) -> Result<std::result::Result<OpenedAnalysis<'_>, Stays>> {
         let analysis = match self {
-            Self::Elf(file) if file.processor == Processor::Other => return Ok(Err(Stays::UnknownKind)),
-            Self::Elf(file) => {
-                Analysis::new(file, functions).map(|analysis| OpenedAnalysis::Elf(Box::new(analysis)))
-            }
+            Self::Elf(file, _) if file.processor == Processor::Other => return Ok(Err(Stays::UnknownKind)),
+            Self::Elf(file, functions) => Analysis::new(file, functions)
+                .map(|analysis| OpenedAnalysis::Elf { file, functions, analysis: Box::new(analysis) }),
             Self::MachO(image) => image
                 .checked()
                 .and_then(|file| MachOAnalysis::new(&file))
@@ -141,7 +146,7 @@ impl<'data> OpenedImage<'data> {
     #[must_use]
     pub fn elf_for_x86_64(&self) -> Option<&ElfFile<'data>> {
         match self {
-            Self::Elf(file) if file.processor == Processor::X86_64 => Some(file),
+            Self::Elf(file, _) if file.processor == Processor::X86_64 => Some(file),
             _ => None,
         }
     }
@@ -150,7 +155,7 @@ impl<'data> OpenedImage<'data> {
     #[must_use]
     pub fn default_memory(&self) -> Memory {
         match self {
-            Self::Elf(_) => Memory::default(),
+            Self::Elf(..) => Memory::default(),
             Self::MachO(image) => Memory::of_macho(image.architecture),
         }
     }
@@ -159,7 +164,7 @@ impl<'data> OpenedImage<'data> {
     #[must_use]
     pub fn default_models(&self) -> Vec<MemoryModel> {
         match self {
-            Self::Elf(_) => memory::default_for_elf(),
+            Self::Elf(..) => memory::default_for_elf(),
             Self::MachO(image) => memory::default_for_macho(image.architecture),
         }
     }

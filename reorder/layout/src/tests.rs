@@ -1,13 +1,14 @@
 //! Which functions of this test program a layout lists, and which it leaves in the linker's order.
 
 use super::*;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_system::mapped::map_image;
 
 fn layout(trace: impl Fn(u32) -> Vec<u32>, request: &LayoutRequest) -> (Layout, Vec<FunctionIndex>) {
     let own = std::env::current_exe().unwrap();
     let bytes = map_image(&own).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     let ran: Vec<FunctionIndex> = trace(functions.len() as u32).into_iter().map(FunctionIndex).collect();
     let nanoseconds = vec![0; ran.len()];
     let traces = [ResolvedTrace {
@@ -25,7 +26,7 @@ fn flags_without_effect_are_refused() {
     let own = std::env::current_exe().unwrap();
     let bytes = map_image(&own).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     let link = LayoutRequest::of(Strategy::Link, 0);
     let refused = |request| lay_out(&file, &functions, &[], Room::Linker, &request).is_err();
     assert!(refused(LayoutRequest { compress: true, ..link }));

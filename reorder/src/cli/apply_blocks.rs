@@ -38,7 +38,7 @@ pub fn with_blocks(
     if request.strategy == Strategy::Random {
         return with_random_fragments(applied, request.seed, |candidates| order(candidates, &[], &request));
     }
-    let identity = ImageIdentity::of(path, file);
+    let identity = ImageIdentity::of(path, file.build_id());
     let traces = arrangement.traces(path, &identity, functions, &context.talk)?;
     let blocks = executed_blocks(&traces.traces, file, functions);
     tell_whole(&blocks.account, context);

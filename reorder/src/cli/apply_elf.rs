@@ -12,7 +12,7 @@ use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::refusal::RefusalCode;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::{Memory, Room, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Applied;
@@ -67,10 +67,10 @@ pub fn apply_elf(
     bytes: &[u8],
 ) -> Result<AppliedFile> {
     let file = ElfFile::parse(bytes)?;
-    let functions = FunctionTable::collect(&file)?;
+    let functions = ElfFunctions::collect(&file)?;
     if request.layout == LayoutKind::Blocks {
-        let unmoved = Applied::unmoved(&file, &functions);
-        let applied = with_blocks(unmoved, path, &file, &functions, request.arrangement, context)?;
+        let unmoved = Applied::unmoved(&file, &functions.table);
+        let applied = with_blocks(unmoved, path, &file, &functions.table, request.arrangement, context)?;
         return Ok(finished(applied, bytes, Vec::new()));
     }
     let analysed = (request.clones != Some(CloneChoice::All)).then(|| {
@@ -85,7 +85,7 @@ pub fn apply_elf(
         }
         Err(error) => return Err(offering_clones(error)),
     };
-    let identity = ImageIdentity::of(path, &file);
+    let identity = ImageIdentity::of(path, file.build_id());
     // Functions that cannot move are part of the order too if they are to be copied.
     let room = match &analysis {
         Some(analysis) if request.clones.is_none() => Room::InPlace(analysis),
@@ -94,15 +94,15 @@ pub fn apply_elf(
     let wanted = request.arrangement.wanted(
         path,
         &identity,
-        &functions,
+        &functions.table,
         Memory::default(),
         &context.talk,
-        |traces, layout| lay_out(&file, &functions, traces, room, layout),
+        |traces, layout| lay_out(&file, &functions.table, traces, room, layout),
     )?;
     let has_moved = analysis.is_some();
     let mut applied = match analysis {
         Some(analysis) => apply(&file, &functions, analysis, wanted.arrangement(), request.options)?,
-        None => Applied::unmoved(&file, &functions),
+        None => Applied::unmoved(&file, &functions.table),
     };
     if request.clones.is_some() {
         let Wanted::Order(order, needed) = &wanted else {
@@ -110,14 +110,14 @@ pub fn apply_elf(
                 .with_hint("leave out --clone, or give traces in place of the map"));
         };
         let first = order.get(..*needed).unwrap_or(order);
-        let starts: Vec<_> = first.iter().map(|&function| functions.get(function).start).collect();
+        let starts: Vec<_> = first.iter().map(|&function| functions.table.get(function).start).collect();
         applied = with_clones(applied, &starts, has_moved)?;
     }
     if request.layout == LayoutKind::Both {
-        applied = with_blocks(applied, path, &file, &functions, request.arrangement, context)?;
+        applied = with_blocks(applied, path, &file, &functions.table, request.arrangement, context)?;
     }
     let maps = match request.with_map {
-        true => vec![("", layout_map(&file, &functions, &applied, request.options)?)],
+        true => vec![("", layout_map(&file, &functions.table, &applied, request.options)?)],
         false => Vec::new(),
     };
     Ok(finished(applied, bytes, maps))

@@ -92,7 +92,7 @@ fn apply_slice(
         let _phase = tracing::info_span!("analyse").entered();
         MachOAnalysis::new(&file)?
     };
-    let identity = ImageIdentity::of_macho(request.path, file.uuid);
+    let identity = ImageIdentity::of(request.path, file.uuid);
     let wanted = request.arrangement.wanted(
         request.path,
         &identity,

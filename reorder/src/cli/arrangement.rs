@@ -78,7 +78,7 @@ impl ArrangementArguments {
         functions: &FunctionTable<'_>,
         talk: &Talk,
     ) -> Result<ResolvedTraces> {
-        self.traces.resolve_for(path, identity, functions, talk)
+        self.traces.resolve(path, identity, functions, talk)
     }
 
     /// Reads the files that the flags name; `lay_out` computes an order if they request one, for the memory model
@@ -100,7 +100,7 @@ impl ArrangementArguments {
         }
         let request = self.layout.request(default_memory);
         let traces = match request.strategy.needs_traces() {
-            true => self.traces.resolve_for(path, identity, functions, talk)?,
+            true => self.traces.resolve(path, identity, functions, talk)?,
             false => ResolvedTraces::default(),
         };
         let mut layout = lay_out(&traces.traces, &request)?.with_hot(&traces.counts, functions);

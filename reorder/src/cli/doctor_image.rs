@@ -8,6 +8,7 @@ use crate::cli::inspect_macho;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 use reorder_image::macho::is_macho;
 use reorder_relocate::debug::has_debug;
@@ -76,7 +77,7 @@ fn look_at(path: &Path) -> Result<Vec<Check>> {
         }]);
     }
     let file = ElfFile::parse(&bytes)?;
-    let functions = FunctionTable::collect(&file)?;
+    let functions = ElfFunctions::collect(&file)?;
     let linker = linker_of(&file);
     let analysis = match Analysis::new(&file, &functions) {
         Ok(analysis) => analysis,
@@ -86,7 +87,7 @@ fn look_at(path: &Path) -> Result<Vec<Check>> {
         }
         Err(error) => return Err(error),
     };
-    let mut checks = vec![movable(path, &functions, &analysis), linked_by(linker)];
+    let mut checks = vec![movable(path, &functions.table, &analysis), linked_by(linker)];
     if analysis.code.is_fixed_address {
         checks.push(relocations(&analysis, linker));
     }
@@ -135,7 +136,7 @@ fn relocations(analysis: &Analysis<'_>, linker: Linker) -> Check {
     }
 }
 
-fn names(functions: &FunctionTable<'_>) -> Check {
+fn names(functions: &ElfFunctions<'_>) -> Check {
     let name = "names of functions";
     match functions.symbols.iter().next() {
         Some(_) => Check::fine(name, "in the symbol table: order files and profiles by name can be used"),

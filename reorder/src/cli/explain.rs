@@ -66,7 +66,7 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
     let in_image = |error: Error| error.in_file(path);
     let bytes = map_image(path)?;
     let image = arguments.scenarios.open(path, &bytes)?;
-    let functions = image.functions().map_err(in_image)?;
+    let functions = image.functions();
     let mut wanted = Vec::new();
     for symbol in &arguments.symbols {
         wanted.extend(find(symbol, &functions).map_err(in_image)?);
@@ -79,7 +79,7 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let scenarios = starts.sources.group(&starts.traces);
     let mut limits = Vec::new();
-    let analysis = analysis(&image, &functions, &mut limits).map_err(in_image)?;
+    let analysis = analysis(&image, &mut limits).map_err(in_image)?;
     let references = match image.elf_for_x86_64() {
         Some(file) => Some(References::extract(file, &functions).map_err(in_image)?.graph),
         None => None,
@@ -115,10 +115,9 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
 /// What is pinned; `None`, and a limit, where that cannot be determined.
 fn analysis<'image>(
     image: &'image OpenedImage<'_>,
-    functions: &FunctionTable<'image>,
     limits: &mut Vec<String>,
 ) -> Result<Option<OpenedAnalysis<'image>>> {
-    match image.analysis(functions)? {
+    match image.analysis()? {
         Ok(analysis) => Ok(Some(analysis)),
         Err(Stays::UnknownKind) => {
             limits.push("this kind of image cannot be relocated yet, so its pins are unknown".to_owned());
@@ -142,22 +141,19 @@ impl ExplainArguments {
     ) -> Result<NewPlaces> {
         let request = self.layout.request(image.default_memory());
         let traces = &starts.traces;
-        let laid_out = match (image, analysis) {
-            (OpenedImage::Elf(file), OpenedAnalysis::Elf(analysis)) => {
+        let laid_out = match analysis {
+            OpenedAnalysis::Elf { file, analysis, .. } => {
                 lay_out(file, functions, &traces.traces, Room::InPlace(analysis), &request)
             }
-            (_, OpenedAnalysis::MachO(analysis)) => {
+            OpenedAnalysis::MachO(analysis) => {
                 lay_out_functions_in(functions, &traces.traces, Room::InMachO(analysis), &request)
-            }
-            (OpenedImage::MachO(_), OpenedAnalysis::Elf(_)) => {
-                lay_out_functions_in(functions, &traces.traces, Room::Linker, &request)
             }
         };
         let layout = laid_out?.with_hot(&traces.counts, functions);
         let front = layout.order.get(..layout.chosen).unwrap_or(&layout.order);
         let (map, without_room) = match analysis {
-            OpenedAnalysis::Elf(analysis) => {
-                let plan = plan(analysis, functions, front, layout.needed)?;
+            OpenedAnalysis::Elf { functions: elf, analysis, .. } => {
+                let plan = plan(analysis, elf, front, layout.needed)?;
                 (plan.map.clone(), without_room(functions, analysis, &plan))
             }
             OpenedAnalysis::MachO(analysis) => {

@@ -93,7 +93,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let limits = Limits::of(&configured.document).map_err(|error| error.in_file(&configured.file.path))?;
     let bytes = map_image(&path)?;
     let image = arguments.scenarios.open(&path, &bytes)?;
-    let functions = image.functions().map_err(|error| error.in_file(&path))?;
+    let functions = image.functions();
     let gate = &configured.document.gate;
     let models = arguments.scenarios.models(gate.models.as_deref(), &image, &configured)?;
     let starts = arguments.scenarios.resolve(&path, &image, &functions, &configured, &context.talk)?;
@@ -308,7 +308,7 @@ fn pinned(
     functions: &FunctionTable<'_>,
     remarks: &mut Vec<Remark>,
 ) -> Result<Option<usize>> {
-    match image.analysis(functions)? {
+    match image.analysis()? {
         Ok(analysis) => {
             let is_pinned = |(_, function): &(_, &Function)| analysis.pin_at(function.start).is_some();
             Ok(Some(functions.iter().filter(is_pinned).count()))

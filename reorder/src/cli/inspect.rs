@@ -16,7 +16,7 @@ use reorder_base::refusal::Refusal;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::kept_relocations::KeptRelocationSummary;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::macho::is_macho;
 use reorder_layout::opened::refuse_architecture;
 use reorder_relocate::address_map::AddressMap;
@@ -163,10 +163,13 @@ pub fn run(arguments: &InspectArguments, context: &Context) -> Result<ExitStatus
 fn inspect(bytes: &[u8], report: &mut InspectReport) -> Result<()> {
     let file = ElfFile::parse(bytes)?;
     report.build_id = file.build_id().map(hexadecimal::encode);
-    let functions = FunctionTable::collect(&file)?;
+    let functions = ElfFunctions::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;
-    let summary =
-        summarise(&functions, &analysis, &Plan { map: AddressMap::default(), without_room: Vec::new() });
+    let summary = summarise(
+        &functions.table,
+        &analysis,
+        &Plan { map: AddressMap::default(), without_room: Vec::new() },
+    );
     report.facts = Some(facts(&analysis, summary));
     check(&file)?;
     Ok(())

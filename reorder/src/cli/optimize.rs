@@ -21,6 +21,7 @@ use crate::packages;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::arguments::LayoutArguments;
 use reorder_layout::memory;
@@ -132,16 +133,16 @@ fn optimize(
     // First, so that an image that cannot be moved is refused before anything is run.
     let phase = talk.phase("analyse", 0);
     let file = ElfFile::parse(bytes)?;
-    let functions = FunctionTable::collect(&file)?;
+    let functions = ElfFunctions::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;
-    phase.finish(&format!("{} functions", grouped(functions.len() as u64)));
+    phase.finish(&format!("{} functions", grouped(functions.table.len() as u64)));
 
-    let starts = record_starts(arguments, context, &file, &functions, runs)?;
+    let starts = record_starts(arguments, context, &file, &functions.table, runs)?;
 
     let phase = talk.phase("order", 0);
     let request = arguments.layout.request(Memory::default());
     let all: Vec<_> = starts.iter().flat_map(|start| start.traces.traces.iter().cloned()).collect();
-    let layout = lay_out(&file, &functions, &all, Room::InPlace(&analysis), &request)?;
+    let layout = lay_out(&file, &functions.table, &all, Room::InPlace(&analysis), &request)?;
     phase.finish(&format!(
         "{} functions of {} traces placed first",
         grouped(layout.needed as u64),
@@ -157,7 +158,7 @@ fn optimize(
     ));
 
     let phase = talk.phase("simulate", 0);
-    let simulated = simulate_starts(bytes, &applied, &functions, &starts)?;
+    let simulated = simulate_starts(bytes, &applied, &functions.table, &starts)?;
     phase.finish(&format!("{} runs", starts.len()));
 
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
@@ -170,7 +171,7 @@ fn optimize(
         let names = ImageNames::of(&arguments.image, Some(output));
         let starts: Vec<_> = starts.iter().map(|start| (start.shown.as_str(), &start.traces)).collect();
         let moves = recover_moves(bytes, &applied.bytes)?;
-        files.push(pending_page(page, &names, bytes, &functions, &starts, &moves)?);
+        files.push(pending_page(page, &names, bytes, &functions.table, &starts, &moves)?);
     }
     let checked = check_starts(arguments, context, [bytes, &applied.bytes], output, &starts)?;
     let measured = measure_moved(arguments, context, &applied.bytes, output, &starts)?;
@@ -208,7 +209,7 @@ fn record_starts(
     runs: Vec<Vec<OsString>>,
 ) -> Result<Vec<Start>> {
     let phase = context.talk.phase("record", runs.len() as u64);
-    let identity = ImageIdentity::of(&arguments.image, file);
+    let identity = ImageIdentity::of(&arguments.image, file.build_id());
     let mut first_run = match &arguments.keep_traces {
         Some(directory) => record::next_run(directory)?,
         None => 1,
@@ -253,7 +254,7 @@ fn as_path_argument(image: &Path) -> OsString {
 
 fn apply_layout(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     analysis: Analysis<'_>,
     layout: &Layout,
     arguments: &OptimizeArguments,

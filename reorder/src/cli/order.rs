@@ -12,6 +12,7 @@ use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, Result};
 use reorder_base::processor::Processor;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 use reorder_image::macho::{MachOImage, is_macho};
 use reorder_layout::arguments::LayoutArguments;
@@ -163,8 +164,9 @@ impl OrderArguments {
         refuse_architecture(self.architecture.as_deref()).map_err(|error| error.in_file(path))?;
         let request = self.layout.request(Memory::default());
         let file = ElfFile::parse_any_processor(bytes).map_err(|error| error.in_file(path))?;
-        let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
-        let traces = self.resolve(&ImageIdentity::of(path, &file), &functions, &request, context)?;
+        let functions = ElfFunctions::collect(&file).map_err(|error| error.in_file(path))?.table;
+        let traces =
+            self.resolve(&ImageIdentity::of(path, file.build_id()), &functions, &request, context)?;
         let layout = match file.processor == Processor::X86_64 {
             true => {
                 let resolved = traces.as_ref().map_or(&[][..], |traces| &traces.traces);
@@ -183,7 +185,7 @@ impl OrderArguments {
                 return Err(Error::usage("only lld can order data objects")
                     .with_hint("leave out --data, or choose --linker lld"));
             }
-            let data = data::similar_side_by_side(&file, &functions, request.seed)?;
+            let data = data::similar_side_by_side(&file, request.seed)?;
             hand_off::append_data(&mut order, &data);
         }
         if let Some(map) = map {
@@ -209,7 +211,7 @@ impl OrderArguments {
         let image = MachOImage::parse(bytes, self.architecture.as_deref())
             .map_err(|error| error.in_file(&self.image))?;
         let functions = image.names.functions();
-        let identity = ImageIdentity::of_macho(&self.image, image.uuid);
+        let identity = ImageIdentity::of(&self.image, image.uuid);
         let request = self.layout.request(Memory::of_macho(image.architecture));
         let traces = self.resolve(&identity, &functions, &request, context)?;
         let layout = lay_out_known(&functions, traces.as_ref(), &request)?;
@@ -235,7 +237,7 @@ impl OrderArguments {
         context: &Context,
     ) -> Result<Option<ResolvedTraces>> {
         let is_needed = request.strategy.needs_traces() || !self.traces.paths.is_empty();
-        let resolve = || self.traces.resolve_for(&self.image, identity, functions, &context.talk);
+        let resolve = || self.traces.resolve(&self.image, identity, functions, &context.talk);
         is_needed.then(resolve).transpose()
     }
 }

@@ -55,7 +55,7 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     let read = KeptFiles::default().reads("an image", images);
     let bytes = map_image(path)?;
     let image = arguments.scenarios.open(path, &bytes)?;
-    let functions = image.functions().map_err(|error| error.in_file(path))?;
+    let functions = image.functions();
     let configured = arguments.scenarios.configured(&context.talk)?;
     let read = arguments
         .scenarios

@@ -135,7 +135,7 @@ impl ScenariosInput {
     ) -> Result<Starts> {
         let sources = self.sources(configured)?;
         let input = TracesInput { paths: sources.paths(), companions: self.traces.companions.clone() };
-        let traces = input.resolve_for(path, &image.identity(path), functions, talk)?;
+        let traces = input.resolve(path, &image.identity(path), functions, talk)?;
         if traces.traces.is_empty() {
             return Err(Error::usage("profiles without an order of execution cannot be simulated")
                 .with_hint(format!(

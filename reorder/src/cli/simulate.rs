@@ -34,7 +34,7 @@ pub fn run(arguments: &SimulateArguments, context: &Context) -> Result<ExitStatu
     let path = &arguments.image;
     let bytes = map_image(path)?;
     let image = arguments.scenarios.open(path, &bytes)?;
-    let functions = image.functions().map_err(|error| error.in_file(path))?;
+    let functions = image.functions();
     let configured = arguments.scenarios.configured(&context.talk)?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;

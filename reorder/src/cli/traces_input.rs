@@ -7,7 +7,6 @@ use clap::Args;
 
 use crate::cli::talk::Talk;
 use reorder_base::error::{Error, Result};
-use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_trace::{Companions, ImageIdentity, Note, ResolvedTraces, Resolver, Trace, TraceFiles};
 
@@ -82,25 +81,11 @@ impl TracesInput {
         ])
     }
 
-    /// The traces in terms of the functions of the image at `path`; warns about what was not found.
+    /// The traces in terms of the functions of the image at `path`, called `identity`; warns about what was not found.
     ///
     /// # Errors
     /// No traces, unreadable ones, and traces of other images.
     pub fn resolve(
-        &self,
-        path: &Path,
-        file: &ElfFile<'_>,
-        functions: &FunctionTable<'_>,
-        talk: &Talk,
-    ) -> Result<ResolvedTraces> {
-        self.resolve_for(path, &ImageIdentity::of(path, file), functions, talk)
-    }
-
-    /// The same for an image of which only the identity is known.
-    ///
-    /// # Errors
-    /// As [`Self::resolve`].
-    pub fn resolve_for(
         &self,
         path: &Path,
         identity: &ImageIdentity,

@@ -9,7 +9,7 @@ pub(super) type PinnedFunctions = Result<Vec<(FunctionIndex, Pin)>, String>;
 
 /// Analyses the image, if it is of a kind that can be relocated.
 pub(super) fn pins(image: &OpenedImage<'_>, functions: &FunctionTable<'_>) -> PinnedFunctions {
-    match image.analysis(functions) {
+    match image.analysis() {
         Ok(Ok(analysis)) => Ok(functions
             .iter()
             .filter_map(|(index, function)| Some((index, analysis.pin_at(function.start)?)))

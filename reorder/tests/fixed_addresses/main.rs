@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use reorder_base::address::Address;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::pins::PinReason;
 use reorder_verify::{VerifyOptions, verify};
 use subject::{analyse, permute};
@@ -35,7 +35,7 @@ fn offset(bytes: &[u8], address: Address) -> usize {
 /// Value of the symbol `name`.
 fn symbol(bytes: &[u8], name: &str) -> Address {
     let file = ElfFile::parse(bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap();
     let found = functions.symbols.iter().find(|symbol| symbol.name == name.as_bytes());
     found.unwrap().value
 }
@@ -191,7 +191,7 @@ fn the_symbol_of_a_section_counts_by_the_sections_header_too() {
     let bytes = sample();
     let file = ElfFile::parse(bytes).unwrap();
     let text = file.section(b".text").unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap();
     let field = functions
         .symbols
         .iter()

@@ -8,7 +8,7 @@ mod toolchain;
 
 use reorder_base::address::Address;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::pins::PinReason;
 use subject::{analyse, permute};
 use toolchain::{LINKERS, Scratch, emulate, run};
@@ -30,7 +30,7 @@ fn entries(bytes: &[u8], name: &[u8]) -> Vec<(usize, Address, u64)> {
 
 fn function_at(bytes: &[u8], address: Address) -> Option<String> {
     let file = ElfFile::parse(bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     Some(functions.display_name(functions.containing(address)?))
 }
 
@@ -170,7 +170,7 @@ fn a_damaged_word_in_data_keeps_what_it_and_its_relocation_name() {
         .expect("the eight-byte word");
     let file = ElfFile::parse(&bytes).unwrap();
     let at = file.offset_of(place, 8).unwrap().0 as usize;
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     let (_, other) = functions
         .iter()
         .find(|(index, _)| functions.display_name(*index) == "bystander")

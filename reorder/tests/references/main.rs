@@ -15,6 +15,7 @@ use oracle::kept_relocations;
 use reorder_base::address::Address;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::origins::Origins;
 use reorder_image::references::{FingerprintOptions, Fingerprints, References};
@@ -68,7 +69,7 @@ fn node_name(references: &References, functions: &FunctionTable<'_>, node: NodeI
 /// All references, by names, in order.
 fn named_references(image: &[u8]) -> BTreeSet<(String, Vec<(ReferenceKind, String)>)> {
     let file = ElfFile::parse(image).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     let references = References::extract(&file, &functions).unwrap();
     let name = |node| node_name(&references, &functions, node);
     (0..references.graph.node_count())
@@ -114,11 +115,11 @@ fn function_called(functions: &FunctionTable<'_>, name: &str) -> NodeId {
 fn each_relocation_between_functions_is_found_in_the_stripped_image_and_nothing_else() {
     for_each_program(|case, _, image| {
         let file = ElfFile::parse(&image.bytes).unwrap();
-        let functions = FunctionTable::collect(&file).unwrap();
+        let functions = ElfFunctions::collect(&file).unwrap().table;
         let bytes = stripped(&image);
         let stripped_file = ElfFile::parse(&bytes).unwrap();
         // The graph of the stripped image's contents, over functions with the same numbers.
-        let unnamed = FunctionTable::collect(&stripped_file).unwrap();
+        let unnamed = ElfFunctions::collect(&stripped_file).unwrap().table;
         let references = References::extract(&stripped_file, &unnamed).unwrap();
         let node_at = |address: Address| -> Option<NodeId> {
             if let Some(function) = unnamed.containing(address) {
@@ -161,7 +162,7 @@ fn each_relocation_between_functions_is_found_in_the_stripped_image_and_nothing_
 fn functions_are_reached_through_data_in_the_order_of_the_source() {
     for_each_program(|case, _, image| {
         let file = ElfFile::parse(&image.bytes).unwrap();
-        let functions = FunctionTable::collect(&file).unwrap();
+        let functions = ElfFunctions::collect(&file).unwrap().table;
         let references = References::extract(&file, &functions).unwrap();
         let node = |name: &str| function_called(&functions, name);
         let reached = |source: &str| -> Vec<String> {
@@ -201,10 +202,11 @@ fn moved_functions_keep_their_references_and_fingerprints() {
         let image = scratch.build("gcc", linker, PROGRAM, FORMS[0]);
         let expected = run(&image.path);
         let file = ElfFile::parse(&image.bytes).unwrap();
-        let functions = FunctionTable::collect(&file).unwrap();
+        let functions = ElfFunctions::collect(&file).unwrap();
         let analysis = Analysis::new(&file, &functions).unwrap();
         let layout =
-            lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, 7)).unwrap();
+            lay_out(&file, &functions.table, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, 7))
+                .unwrap();
         let arrangement = Arrangement::Order(&layout.order);
         let moved = apply(&file, &functions, analysis, arrangement, RelocateOptions::default()).unwrap();
         assert_ne!(moved.bytes, image.bytes);
@@ -212,15 +214,18 @@ fn moved_functions_keep_their_references_and_fingerprints() {
 
         assert_eq!(named_references(&moved.bytes), named_references(&image.bytes), "{linker}");
         let moved_file = ElfFile::parse(&moved.bytes).unwrap();
-        let moved_functions = FunctionTable::collect(&moved_file).unwrap();
+        let moved_functions = ElfFunctions::collect(&moved_file).unwrap();
         for window in [2, 4, 8] {
             let options = FingerprintOptions { window, sampling: 1 };
-            let before = Fingerprints::extract(&file, &functions, options).unwrap();
-            let after = Fingerprints::extract(&moved_file, &moved_functions, options).unwrap();
-            assert_eq!((before.windows.len(), before.bodies.len()), (functions.len(), functions.len()));
-            for (index, _) in functions.iter() {
-                let name = functions.display_name(index);
-                let now = function_called(&moved_functions, &name).index();
+            let before = Fingerprints::extract(&file, &functions.table, options).unwrap();
+            let after = Fingerprints::extract(&moved_file, &moved_functions.table, options).unwrap();
+            assert_eq!(
+                (before.windows.len(), before.bodies.len()),
+                (functions.table.len(), functions.table.len())
+            );
+            for (index, _) in functions.table.iter() {
+                let name = functions.table.display_name(index);
+                let now = function_called(&moved_functions.table, &name).index();
                 let index = index.0 as usize;
                 assert_eq!(before.bodies[index], after.bodies[now], "{linker}: {name}");
                 assert_eq!(before.windows.row(index), after.windows.row(now), "{linker}: {name}");
@@ -233,9 +238,9 @@ fn moved_functions_keep_their_references_and_fingerprints() {
 fn functions_of_one_file_have_one_origin_while_symbols_tell() {
     for_each_program(|case, _, image| {
         let file = ElfFile::parse(&image.bytes).unwrap();
-        let functions = FunctionTable::collect(&file).unwrap();
+        let functions = ElfFunctions::collect(&file).unwrap();
         let origins = Origins::collect(&functions);
-        let of = |name: &str| origins.files[function_called(&functions, name).index()];
+        let of = |name: &str| origins.files[function_called(&functions.table, name).index()];
         assert!(of("leaf").is_some(), "{case}");
         for name in ["addressed", "relative_two", "continued", "exported"] {
             assert_eq!(of(name), of("leaf"), "{case}: {name}");
@@ -246,22 +251,22 @@ fn functions_of_one_file_have_one_origin_while_symbols_tell() {
 
         let bytes = stripped(&image);
         let file = ElfFile::parse(&bytes).unwrap();
-        let origins = Origins::collect(&FunctionTable::collect(&file).unwrap());
+        let origins = Origins::collect(&ElfFunctions::collect(&file).unwrap());
         assert!(origins.files.iter().all(Option::is_none), "{case}");
     });
     let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap();
     let scopes = Origins::collect(&functions).scopes;
     let known = scopes.iter().flatten().count();
-    assert!(10 * known > 8 * functions.len(), "{known} of {}", functions.len());
+    assert!(10 * known > 8 * functions.table.len(), "{known} of {}", functions.table.len());
 }
 
 #[test]
 fn any_number_of_threads_gives_the_same() {
     let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     let extract = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {

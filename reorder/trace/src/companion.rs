@@ -97,9 +97,7 @@ impl<'data> CompanionImage<'data> {
     /// `None` when it is not an image.
     pub fn parse(companion: &'data Companion) -> Option<Self> {
         let object = object::File::parse(companion.bytes.as_slice()).ok()?;
-        let build_id = build_id_of(&object);
-        let path = companion.path.canonicalize().unwrap_or_else(|_| companion.path.clone());
-        let identity = ImageIdentity { path: Some(path), build_id };
+        let identity = ImageIdentity::of(&companion.path, build_id_of(&object));
         Some(Self { identity, object, functions: OnceLock::new() })
     }
 

@@ -14,7 +14,6 @@ use serde::{Serialize, Serializer};
 use crate::blocks::{self, RecordedBlocks};
 use reorder_base::address::{Address, RuntimeAddress};
 use reorder_base::hexadecimal::encode;
-use reorder_image::elf::file::ElfFile;
 
 /// One process's first executions in one image.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -164,20 +163,11 @@ pub struct ImageIdentity {
 }
 
 impl ImageIdentity {
-    /// The identity of an image read from `path`; the path is made absolute when the file still exists.
-    pub fn of(path: &Path, file: &ElfFile<'_>) -> Self {
-        Self {
-            path: Some(path.canonicalize().unwrap_or_else(|_| path.to_path_buf())),
-            build_id: file.build_id().map(<[u8]>::to_vec),
-        }
-    }
-
-    /// The same for a Mach-O image with this `LC_UUID`.
-    pub fn of_macho(path: &Path, uuid: Option<[u8; 16]>) -> Self {
-        Self {
-            path: Some(path.canonicalize().unwrap_or_else(|_| path.to_path_buf())),
-            build_id: uuid.map(|uuid| uuid.to_vec()),
-        }
+    /// The identity of an image read from `path`, whose build-id or UUID is `build_id`; the path is made absolute when the
+    /// file still exists.
+    pub fn of(path: &Path, build_id: Option<impl Into<Vec<u8>>>) -> Self {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        Self { path: Some(path), build_id: build_id.map(Into::into) }
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
 /// Calls `check` with the functions and the identity of this test program.
@@ -18,7 +19,7 @@ fn with_own_image(check: impl FnOnce(&FunctionTable<'_>, &ImageIdentity)) {
     let path = std::env::current_exe().unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
-    check(&FunctionTable::collect(&file).unwrap(), &ImageIdentity::of(&path, &file));
+    check(&ElfFunctions::collect(&file).unwrap().table, &ImageIdentity::of(&path, file.build_id()));
 }
 
 /// The first functions that have a start and a name of their own.

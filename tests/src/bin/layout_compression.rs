@@ -21,6 +21,7 @@ use layout_algos::solve::{Auto, CompressionAware};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::references::{FingerprintOptions, Fingerprints, References};
 use reorder_relocate::RelocateOptions;
@@ -41,8 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let corpus = Corpus::read(directory)?;
     let bytes = map_image(&directory.join("image"))?;
     let file = ElfFile::parse(&bytes)?;
-    let functions = FunctionTable::collect(&file)?;
-    let problem = problem(&corpus, &file, &functions)?;
+    let functions = ElfFunctions::collect(&file)?;
+    let problem = problem(&corpus, &file, &functions.table)?;
 
     let started = Instant::now();
     let page_only = Auto::default().choose(&problem, &Control::default());
@@ -59,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let analysis = Analysis::new(&file, &functions)?;
         let applied = apply(&file, &functions, analysis, Arrangement::Order(&order), options)?;
         fs::write(out.join(name), &applied.bytes)?;
-        let moved = functions.iter().map(|(_, function)| {
+        let moved = functions.table.iter().map(|(_, function)| {
             let start = applied.map.map(function.start).0;
             Span { start, end: start + function.size() }
         });

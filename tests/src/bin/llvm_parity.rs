@@ -18,7 +18,7 @@ use layout_algos::problem::{LayoutProblem, Trace};
 use layout_algos::score::{FaultModel, positions};
 use layout_algos::solve::{LldPartitioning, LlvmProfdata, Orderer};
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_trace::{Companions, ImageIdentity, read_files, resolve};
 
 /// How far apart the page scores may be.
@@ -101,12 +101,12 @@ fn problem(directory: &Path) -> Result<LayoutProblem, String> {
     let path = directory.join("image");
     let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let file = ElfFile::parse(&bytes).map_err(|error| error.to_string())?;
-    let functions = FunctionTable::collect(&file).map_err(|error| error.to_string())?;
+    let functions = ElfFunctions::collect(&file).map_err(|error| error.to_string())?.table;
     let traces = read_files(&[directory.join("train")], &Companions::default())
         .map_err(|error| error.to_string())?
         .traces;
-    let resolved =
-        resolve(&traces, &functions, &ImageIdentity::of(&path, &file)).map_err(|error| error.to_string())?;
+    let resolved = resolve(&traces, &functions, &ImageIdentity::of(&path, file.build_id()))
+        .map_err(|error| error.to_string())?;
     let traces: Vec<Trace> = resolved
         .traces
         .iter()

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use reorder_image::elf::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::origins::Origins;
 use reorder_image::references::{FingerprintOptions, Fingerprints, NodeId, ReferenceKind, References};
 use reorder_system::mapped::map_image;
@@ -24,25 +24,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes = map_image(Path::new(&path))?;
     let started = Instant::now();
     let file = ElfFile::parse(&bytes)?;
-    let functions = FunctionTable::collect(&file)?;
+    let functions = ElfFunctions::collect(&file)?;
     let parsed = Instant::now();
-    let references = References::extract(&file, &functions)?;
+    let references = References::extract(&file, &functions.table)?;
     eprintln!(
         "{} functions, {} objects, {} references; parsed in {:?}, extracted in {:?}",
-        functions.len(),
+        functions.table.len(),
         references.objects.len(),
         references.graph.reference_count(),
         parsed - started,
         parsed.elapsed()
     );
     let mut output = BufWriter::new(stdout().lock());
-    for (index, function) in functions.iter() {
+    for (index, function) in functions.table.iter() {
         let (size, alignment) = (function.size(), alignment(function.start, ORDINARY_ALIGNMENT));
-        let name = functions.display_name(index);
+        let name = functions.table.display_name(index);
         writeln!(output, "f {} {size} {alignment} {} {name}", index.0, function.start)?;
     }
     for (number, object) in references.objects.iter().enumerate() {
-        writeln!(output, "o {} {} {}", functions.len() + number, object.start, object.end)?;
+        writeln!(output, "o {} {} {}", functions.table.len() + number, object.start, object.end)?;
     }
     for source in 0..references.graph.node_count() {
         for reference in references.graph.of(NodeId(source as u32)) {
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if env::args_os().any(|argument| argument == "--fingerprints") {
         let started = Instant::now();
-        let fingerprints = Fingerprints::extract(&file, &functions, FingerprintOptions::default())?;
+        let fingerprints = Fingerprints::extract(&file, &functions.table, FingerprintOptions::default())?;
         eprintln!("{} hashes in {:?}", fingerprints.windows.items().len(), started.elapsed());
         for (index, hashes) in fingerprints.windows.iter().enumerate() {
             write!(output, "h {index}")?;

@@ -4,7 +4,7 @@
 use reorder_base::error::{Error, ErrorKind};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Arrangement;
@@ -30,11 +30,11 @@ fn policy(seed: u64) -> DebugPolicy {
 
 fn permute(bytes: &[u8], seed: u64) -> Result<Vec<u8>, Error> {
     let file = ElfFile::parse(bytes)?;
-    let functions = FunctionTable::collect(&file)?;
+    let functions = ElfFunctions::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;
     let layout = lay_out(
         &file,
-        &functions,
+        &functions.table,
         &[],
         Room::InPlace(&analysis),
         &LayoutRequest::of(Strategy::Random, seed),

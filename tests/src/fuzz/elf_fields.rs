@@ -5,6 +5,7 @@ use reorder_base::error::Error;
 use reorder_base::processor;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
@@ -26,10 +27,10 @@ pub(super) fn check(input: &[u8]) {
 fn relocate(case: &Case, options: RelocateOptions) -> Result<(), Error> {
     let bytes = &*case.image;
     let file = ElfFile::parse(bytes)?;
-    let functions = FunctionTable::collect(&file)?;
+    let functions = ElfFunctions::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;
     let request = LayoutRequest::of(Strategy::Random, u64::from(case.seed / 2));
-    let layout = lay_out(&file, &functions, &[], Room::InPlace(&analysis), &request)?;
+    let layout = lay_out(&file, &functions.table, &[], Room::InPlace(&analysis), &request)?;
     let applied = apply(&file, &functions, analysis, Arrangement::Order(&layout.order), options)?;
     let report = verify(bytes, &applied.bytes, VerifyOptions::default()).expect("the input was read before");
     assert!(report.is_proven(), "{:#?}", report.differences);
@@ -44,7 +45,7 @@ fn relocate(case: &Case, options: RelocateOptions) -> Result<(), Error> {
     );
     if options.debug == DebugPolicy::KeepStale {
         assert_eq!(applied.bytes.len(), bytes.len(), "relocating in place keeps the size");
-        assert_leads_back(&file, &functions, &applied, options, case);
+        assert_leads_back(&file, &functions.table, &applied, options, case);
     }
     Ok(())
 }
@@ -61,7 +62,7 @@ fn assert_leads_back(
         return;
     }
     let new = ElfFile::parse(&applied.bytes).expect("what is proven can be read");
-    let functions = FunctionTable::collect(&new).expect("what is proven has functions");
+    let functions = ElfFunctions::collect(&new).expect("what is proven has functions");
     let analysis = Analysis::new(&new, &functions).expect("what is proven can be analysed");
     let back =
         apply(&new, &functions, analysis, Arrangement::Map(&map), options).expect("the map leads back");

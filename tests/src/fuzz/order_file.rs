@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::Layout;
 use reorder_layout::order_file::read::read;
@@ -11,7 +12,7 @@ static IMAGE: LazyLock<Vec<u8>> =
     LazyLock::new(|| std::fs::read("/proc/self/exe").expect("a program can read itself"));
 static FUNCTIONS: LazyLock<FunctionTable<'static>> = LazyLock::new(|| {
     let file = ElfFile::parse(&IMAGE).expect("a linked program");
-    FunctionTable::collect(&file).expect("sound unwind entries")
+    ElfFunctions::collect(&file).expect("sound unwind entries").table
 });
 
 pub(super) fn check(bytes: &[u8]) {

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::elf::file::{ElfFile, Linkage};
+use crate::elf::functions::is_linker_stub_section;
 use crate::elf::section::SectionIndex;
-use crate::functions::is_linker_stub_section;
 use reorder_base::address::{Address, FileOffset};
 use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};

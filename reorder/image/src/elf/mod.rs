@@ -1,10 +1,11 @@
-//! Reading ELF: headers, tables, unwind entries. Nothing here writes.
+//! Reading ELF: headers, tables, functions, unwind entries. Nothing here writes.
 
 pub mod analysis;
 pub mod code;
 pub mod dynamic;
 pub mod eh_frame;
 pub mod file;
+pub mod functions;
 pub mod kept_relocations;
 pub mod loader_formats;
 pub mod note;

@@ -69,19 +69,9 @@ impl<'data> SymbolTable<'data> {
     /// Reports tables that are not a whole number of entries or whose names lie outside the file.
     pub fn parse(file: &ElfFile<'data>, kind: u32) -> Result<Self> {
         let Some(section) = file.sections.iter().find(|section| section.kind == kind) else {
-            return Ok(Self::empty());
+            return Ok(Self { entries: &[], names: &[], offset: FileOffset(0) });
         };
         Self::parse_section(file, section.index)
-    }
-
-    /// The table made of these entries, whose names start in `names` and end with a zero byte.
-    pub fn from_parts(entries: &'data [Sym64<LittleEndian>], names: &'data [u8]) -> Self {
-        Self { entries, names, offset: FileOffset(0) }
-    }
-
-    /// The table of an image that is known by other means.
-    pub(crate) fn empty() -> Self {
-        Self { entries: &[], names: &[], offset: FileOffset(0) }
     }
 
     /// The table held by one section.

@@ -42,7 +42,7 @@ impl References {
     /// Extracts the graph of `file`, whose functions are `functions`.
     ///
     /// # Errors
-    /// More functions and data objects, or more references, than 32-bit indices can tell apart.
+    /// Malformed symbol tables; more functions and data objects, or more references, than 32-bit indices can tell apart.
     pub fn extract(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> Result<Self> {
         let regions = Regions::new(file);
         let pointers = Pointers::collect(file, functions, &regions);
@@ -51,7 +51,7 @@ impl References {
             .data_addresses()
             .chain(pointers.iter().map(|pointer| pointer.target).filter(|target| regions.is_data(*target)))
             .collect();
-        let objects = DataObjects::new(functions, &regions, referred);
+        let objects = DataObjects::new(file, &regions, referred)?;
         let rows = build_rows(functions, &regions, &pointers, &code, &objects)?;
         let graph = ReferenceGraph::new(rows, functions.len()).ok_or_else(too_large)?;
         Ok(Self { graph, objects: objects.into_vec() })

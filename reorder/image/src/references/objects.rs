@@ -5,8 +5,10 @@
 //! address that is referred to and ends where the next one or the section ends: stripped images have no other evidence.
 
 use super::regions::Regions;
-use crate::functions::FunctionTable;
+use crate::elf::file::ElfFile;
+use crate::elf::symbol::SymbolTable;
 use reorder_base::address::Address;
+use reorder_base::error::Result;
 
 /// A range of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,14 +24,13 @@ pub(super) struct DataObjects(Vec<DataObject>);
 
 impl DataObjects {
     /// Objects of the symbols and of `referred`, addresses in data in any order.
-    pub(super) fn new(
-        functions: &FunctionTable<'_>,
-        regions: &Regions<'_>,
-        mut referred: Vec<Address>,
-    ) -> Self {
+    ///
+    /// # Errors
+    /// Malformed symbol tables.
+    pub(super) fn new(file: &ElfFile<'_>, regions: &Regions<'_>, mut referred: Vec<Address>) -> Result<Self> {
         referred.sort_unstable();
         referred.dedup();
-        let known = symbol_ranges(functions, regions);
+        let known = symbol_ranges(file, regions)?;
         let mut objects = Vec::with_capacity(known.len() + referred.len());
         let mut remaining = known.iter().copied().peekable();
         let mut covered = Address(0);
@@ -46,7 +47,7 @@ impl DataObjects {
             objects.push(DataObject { start, end: section_end.min(next_symbol).min(next_start) });
         }
         objects.extend(remaining);
-        Self(objects)
+        Ok(Self(objects))
     }
 
     /// Position of the object that contains `address`.
@@ -72,9 +73,13 @@ impl DataObjects {
 }
 
 /// Ranges of sized object symbols, cut at the end of their section, with overlapping ones united.
-fn symbol_ranges(functions: &FunctionTable<'_>, regions: &Regions) -> Vec<DataObject> {
-    let symbols = functions.symbols.iter().chain(functions.dynamic_symbols.iter());
+fn symbol_ranges(file: &ElfFile<'_>, regions: &Regions) -> Result<Vec<DataObject>> {
+    let [symbols, dynamic_symbols] =
+        [object::elf::SHT_SYMTAB, object::elf::SHT_DYNSYM].map(|kind| SymbolTable::parse(file, kind.0));
+    let (symbols, dynamic_symbols) = (symbols?, dynamic_symbols?);
     let mut ranges: Vec<DataObject> = symbols
+        .iter()
+        .chain(dynamic_symbols.iter())
         .filter(|symbol| symbol.kind == object::elf::STT_OBJECT.0 && symbol.size > 0)
         .filter(|symbol| symbol.defining_section().is_some() && regions.is_data(symbol.value))
         .filter_map(|symbol| {
@@ -91,5 +96,5 @@ fn symbol_ranges(functions: &FunctionTable<'_>, regions: &Regions) -> Vec<DataOb
         }
         overlaps
     });
-    ranges
+    Ok(ranges)
 }

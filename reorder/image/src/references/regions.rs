@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use crate::elf::file::{ElfFile, Linkage};
+use crate::elf::functions::is_linker_stub_section;
 use crate::elf::section::Section;
-use crate::functions::is_linker_stub_section;
 use reorder_base::address::Address;
 
 /// The kind of a section's bytes.

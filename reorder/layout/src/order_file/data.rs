@@ -15,7 +15,7 @@ use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::section::SectionIndex;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::symbol::SymbolTable;
 
 /// Length of the runs of bytes that are compared.
 const WINDOW: usize = 4;
@@ -49,14 +49,11 @@ struct Object<'data> {
 /// Orders the data objects of `file`.
 ///
 /// # Errors
-/// More objects or hashes than 32-bit indices can tell apart.
-pub fn similar_side_by_side<'data>(
-    file: &ElfFile<'data>,
-    functions: &FunctionTable<'data>,
-    seed: u64,
-) -> Result<DataOrder<'data>> {
+/// A malformed symbol table; more objects or hashes than 32-bit indices can tell apart.
+pub fn similar_side_by_side<'data>(file: &ElfFile<'data>, seed: u64) -> Result<DataOrder<'data>> {
+    let symbols = SymbolTable::parse(file, object::elf::SHT_SYMTAB.0)?;
     let mut order = DataOrder::default();
-    for objects in objects_by_section(file, functions).values() {
+    for objects in objects_by_section(file, &symbols).values() {
         order.objects += objects.len();
         order.names.extend(ordered(objects, seed)?);
     }
@@ -66,14 +63,14 @@ pub fn similar_side_by_side<'data>(
 /// Of each section with contents that is no code, the objects by rising addresses, each once.
 fn objects_by_section<'data>(
     file: &ElfFile<'data>,
-    functions: &FunctionTable<'data>,
+    symbols: &SymbolTable<'data>,
 ) -> BTreeMap<SectionIndex, Vec<Object<'data>>> {
     let mut times: BTreeMap<&[u8], u32> = BTreeMap::new();
-    for symbol in functions.symbols.iter().filter(|symbol| symbol.defining_section().is_some()) {
+    for symbol in symbols.iter().filter(|symbol| symbol.defining_section().is_some()) {
         *times.entry(symbol.name).or_default() += 1;
     }
     let mut by_section: BTreeMap<SectionIndex, BTreeMap<Address, Object<'data>>> = BTreeMap::new();
-    for symbol in functions.symbols.iter() {
+    for symbol in symbols.iter() {
         let Some(section) = symbol.defining_section().and_then(|index| file.section_at(index)) else {
             continue;
         };

@@ -11,13 +11,14 @@ use super::origin::{Identity, Origin};
 use super::read::{ListedOrder, read};
 use crate::{Layout, LayoutRequest, Room, Strategy, lay_out};
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_trace::Step;
 
 fn with_image<T>(path: &Path, check: impl FnOnce(&ElfFile<'_>, &FunctionTable<'_>) -> T) -> T {
     let bytes = std::fs::read(path).expect("the image is readable");
     let file = ElfFile::parse(&bytes).expect("an ELF image");
-    let functions = FunctionTable::collect(&file).expect("well-formed tables");
+    let functions = ElfFunctions::collect(&file).expect("well-formed tables").table;
     check(&file, &functions)
 }
 

@@ -7,6 +7,7 @@ use std::process::Command;
 use super::{ImageNames, Simulation, simulate};
 use crate::memory::default_for_elf;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_report::Format;
 use reorder_report::render;
@@ -56,7 +57,7 @@ fn find(functions: &FunctionTable<'_>, name: &str) -> FunctionIndex {
 }
 
 /// The image with the addresses of two symbols exchanged.
-fn with_exchanged(bytes: &[u8], functions: &FunctionTable<'_>, one: &[u8], other: &[u8]) -> Vec<u8> {
+fn with_exchanged(bytes: &[u8], functions: &ElfFunctions<'_>, one: &[u8], other: &[u8]) -> Vec<u8> {
     let symbol = |name: &[u8]| functions.symbols.iter().find(|symbol| symbol.name == name).expect("a symbol");
     let (one, other) = (symbol(one), symbol(other));
     let mut new = bytes.to_vec();
@@ -75,12 +76,13 @@ fn bringing_functions_together_saves_the_second_page() {
     let directory = tempfile::tempdir().expect("a directory");
     let bytes = build(directory.path());
     let file = ElfFile::parse(&bytes).expect("an ELF image");
-    let functions = FunctionTable::collect(&file).expect("well-formed tables");
-    let ran = ["near", "far"].map(|name| find(&functions, name));
+    let functions = ElfFunctions::collect(&file).expect("well-formed tables");
+    let ran = ["near", "far"].map(|name| find(&functions.table, name));
     let new = with_exchanged(&bytes, &functions, b"pair", b"far");
     let moves = recover_moves(&bytes, &new).expect("only symbols moved");
     let traces = traces(&[(1, &ran), (3, &ran[..1])]);
-    let simulation = simulate(names(Some("new")), &functions, &traces, Some(&moves), &default_for_elf());
+    let simulation =
+        simulate(names(Some("new")), &functions.table, &traces, Some(&moves), &default_for_elf());
     // Once both functions, three times the first one: 2 + 3 faults become 1 + 3 under every model.
     assert_eq!(faults_of(&simulation), [(4, 5, Some(4)); 4]);
     assert_eq!(simulation.totals[0].fewer_percent.map(f64::round), Some(20.0));
@@ -93,7 +95,7 @@ fn faults_of_a_whole_program_are_its_pages() {
     let own = std::env::current_exe().expect("this test");
     let bytes = std::fs::read(own).expect("readable");
     let file = ElfFile::parse(&bytes).expect("an ELF image");
-    let functions = FunctionTable::collect(&file).expect("well-formed tables");
+    let functions = ElfFunctions::collect(&file).expect("well-formed tables").table;
     let every_fifth: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).step_by(5).collect();
     let simulation =
         simulate(names(None), &functions, &traces(&[(1, &every_fifth)]), None, &default_for_elf());
@@ -121,7 +123,7 @@ fn an_image_compared_with_itself_changes_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let bytes = build(directory.path());
     let file = ElfFile::parse(&bytes).expect("an ELF image");
-    let functions = FunctionTable::collect(&file).expect("well-formed tables");
+    let functions = ElfFunctions::collect(&file).expect("well-formed tables").table;
     let all: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).collect();
     let moves = recover_moves(&bytes, &bytes).expect("the same image");
     let simulation =

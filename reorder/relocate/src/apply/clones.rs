@@ -12,6 +12,7 @@ use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::elf::analysis::{Analysis, Coverage};
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
 /// What was copied.
@@ -106,11 +107,11 @@ fn with_copies<'ran>(
 ) -> Result<Applied> {
     let Applied { bytes: moved, map, mut summary } = applied;
     let file = ElfFile::parse(&moved)?;
-    let functions = FunctionTable::collect(&file)?;
+    let functions = ElfFunctions::collect(&file)?;
     let analysis = Analysis::with_coverage(&file, &functions, Coverage::Any)?;
     let copied = {
         let _phase = tracing::info_span!("copy").entered();
-        let (wanted, parts) = wanted(&functions);
+        let (wanted, parts) = wanted(&functions.table);
         let candidates = Candidates::find(&file, &functions, &analysis, &wanted, parts)?;
         let order = lay_out(&candidates.candidates(&file))?;
         copy(&file, &functions, &analysis, candidates, order)?
@@ -126,7 +127,7 @@ fn with_copies<'ran>(
     if !lost.is_empty() {
         summary.warnings.push(format!("the segment of copies took the program header of {lost}"));
     }
-    summary.clones = Some(summary_of(&functions, &copied));
+    summary.clones = Some(summary_of(&functions.table, &copied));
     if !copied.copies.is_empty() {
         let _phase = tracing::info_span!("verify").entered();
         prove(&moved, &copied.bytes)?;

@@ -9,6 +9,7 @@ use reorder_base::refusal::RefusalCode;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::units::unit_containing;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::pins::{Pin, PinReason};
 use reorder_system::memory::trim_heap;
@@ -30,7 +31,7 @@ use crate::layout_map::{LayoutMap, Side, digest};
 /// Refusals (R1…R16), malformed input, a map of another image.
 pub fn apply(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     mut analysis: Analysis<'_>,
     arrangement: Arrangement<'_>,
     options: RelocateOptions,
@@ -50,7 +51,7 @@ pub fn apply(
             (plan_from_map(&mut analysis, map.address_map(side)?)?, Some((map, side)))
         }
     };
-    let mut summary = summarise(functions, &analysis, &plan);
+    let mut summary = summarise(&functions.table, &analysis, &plan);
     let mut bytes = {
         let _phase = tracing::info_span!("relocate").entered();
         trim_heap();
@@ -133,7 +134,7 @@ pub fn layout_map(
     let build_ids =
         |old: &ElfFile<'_>, new: &ElfFile<'_>| Some((encode(old.build_id()?), encode(new.build_id()?)));
     let moved = ElfFile::parse(&applied.bytes)?;
-    let moved_functions = FunctionTable::collect(&moved)?;
+    let moved_functions = ElfFunctions::collect(&moved)?;
     let mut moved_analysis = Analysis::new(&moved, &moved_functions)?;
     let mut map = LayoutMap {
         old_digest: digest(input.bytes),

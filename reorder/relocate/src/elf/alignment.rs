@@ -31,7 +31,7 @@ use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::{Block, GapContent, ORDINARY_ALIGNMENT, alignment};
 use reorder_image::elf::analysis::fields::CodeFields;
 use reorder_image::elf::analysis::units::{Unit, UnitIndex, unit_containing};
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::ordinary_alignment::ordinary_alignment;
 
 /// The alignment that a function keeps at its new address, as powers of two.
@@ -53,7 +53,7 @@ const CACHE_LINE: u64 = 64;
 const PAGE: u64 = 4096;
 
 /// The alignment of each unit.
-pub fn alignments(analysis: &Analysis<'_>, functions: &FunctionTable<'_>) -> Vec<Alignment> {
+pub fn alignments(analysis: &Analysis<'_>, functions: &ElfFunctions<'_>) -> Vec<Alignment> {
     let is_addressed = addressed_units(analysis, functions);
     let blocks = &analysis.partition.blocks;
     let own: Vec<u64> = blocks.par_iter().map(own_alignment).collect();
@@ -215,7 +215,7 @@ fn own_alignment(block: &Block) -> u64 {
 }
 
 /// For each unit, whether something takes an address in it, so that the low bits may have a meaning.
-fn addressed_units(analysis: &Analysis<'_>, functions: &FunctionTable<'_>) -> Vec<bool> {
+fn addressed_units(analysis: &Analysis<'_>, functions: &ElfFunctions<'_>) -> Vec<bool> {
     let unit_of = |target: Address| unit_containing(&analysis.units, target);
     let pointers = analysis.pointers.par_iter().filter_map(|pointer| unit_of(pointer.target));
     let absolute = analysis.absolute_fields.par_iter().filter_map(|field| unit_of(field.target));

@@ -7,15 +7,15 @@ use crate::ledger::Ledger;
 use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_image::elf::analysis::KeptAnalysis;
 use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::elf::note::probe_addresses;
 use reorder_image::elf::section::Section;
 use reorder_image::elf::symbol::{Symbol, SymbolTable};
-use reorder_image::functions::FunctionTable;
 
 /// Rewrites everything that holds a code address as a plain word or a table distance.
 pub fn move_data(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     analysis: &KeptAnalysis<'_>,
     map: &AddressMap,
     output: &mut [u8],

@@ -10,12 +10,12 @@ use crate::address_map::AddressMap;
 use crate::ledger::Ledger;
 use reorder_base::address::NewAddress;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 
 /// Rewrites both identities.
 pub fn change_identity(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     map: &AddressMap,
     keep_build_id: bool,
     output: &mut [u8],
@@ -44,7 +44,7 @@ pub fn change_identity(
     }
 }
 
-fn layout_digest(functions: &FunctionTable<'_>, map: &AddressMap) -> Vec<u8> {
+fn layout_digest(functions: &ElfFunctions<'_>, map: &AddressMap) -> Vec<u8> {
     let mut digest = Sha256::new();
     let mut add = |address: NewAddress| digest.update(address.0.to_le_bytes());
     for entry in &functions.frame_entries {

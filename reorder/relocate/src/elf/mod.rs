@@ -32,7 +32,7 @@ use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::blocks::GapContent;
 use reorder_image::elf::analysis::{Analysis, KeptAnalysis};
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_system::memory::trim_heap;
 
 /// Writes the image that `map` describes. Consumes the analysis, so that parts are freed while the output grows.
@@ -41,7 +41,7 @@ use reorder_system::memory::trim_heap;
 /// Refusals R8, R9, R10, R12; malformed tables.
 pub fn relocate(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     analysis: Analysis<'_>,
     map: &AddressMap,
     options: RelocateOptions,

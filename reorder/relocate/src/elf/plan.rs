@@ -14,6 +14,7 @@ use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::units::{Unit, UnitIndex, unit_containing};
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
 /// Where everything goes.
@@ -32,12 +33,12 @@ pub struct Plan {
 /// A placement that overlaps, which would be a defect of the placement.
 pub fn plan(
     analysis: &Analysis<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     front: &[FunctionIndex],
     needed: usize,
 ) -> Result<Plan> {
-    let (_, needed_units) = unit_order(analysis, functions, front.get(..needed).unwrap_or(front));
-    let (wanted, _) = unit_order(analysis, functions, front);
+    let (_, needed_units) = unit_order(analysis, &functions.table, front.get(..needed).unwrap_or(front));
+    let (wanted, _) = unit_order(analysis, &functions.table, front);
     let alignments = alignments(analysis, functions);
     let erratum = erratum_to_avoid(analysis);
     let mut moves = Vec::new();

@@ -7,8 +7,8 @@ use reorder_base::error::Result;
 use reorder_base::little_endian::{u16_at, u32_at};
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::{ElfFunctions, is_linker_stub_section};
 use reorder_image::elf::section::Section;
-use reorder_image::functions::{FunctionTable, is_linker_stub_section};
 
 /// Bytes of the header without its auxiliary part.
 const HEADER: usize = 28;
@@ -38,7 +38,7 @@ struct Table<'data> {
 /// Refuses (R9) other versions, and starts that are functions in neither reading.
 pub fn move_sframe(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     map: &AddressMap,
     output: &mut [u8],
     ledger: &mut Ledger,

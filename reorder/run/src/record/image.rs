@@ -14,6 +14,7 @@ use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_image::basic_blocks::LoadedBytes;
 use reorder_image::elf::file::{ElfFile, Linkage};
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{Function, FunctionTable};
 use reorder_system::arch;
 use reorder_system::mapped::{MappedImage, map_image};
@@ -78,8 +79,8 @@ impl TracedImage {
         let metadata = fs::metadata(path).map_err(|error| Error::io(path, error))?;
         let file = ElfFile::parse(&bytes).map_err(in_file)?;
         processor::check(file.processor, Purpose::Record).map_err(in_file)?;
-        let functions = FunctionTable::collect(&file).map_err(in_file)?;
-        let identity = ImageIdentity::of(path, &file);
+        let functions = ElfFunctions::collect(&file).map_err(in_file)?.table;
+        let identity = ImageIdentity::of(path, file.build_id());
         let segments = file
             .segments
             .iter()

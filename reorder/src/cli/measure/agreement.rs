@@ -6,12 +6,12 @@ use crate::cli::context::Context;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_run::measure::agreement::{compare, real_pages};
 use reorder_run::measure::{MeasureRequest, Reach};
 use reorder_run::processor::{self, Purpose};
 use reorder_run::runnable;
-use reorder_trace::ResolvedTrace;
+use reorder_trace::{ImageIdentity, ResolvedTrace};
 
 /// Runs the program once and compares.
 pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus> {
@@ -25,8 +25,9 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
     processor::check_program(path, Purpose::Measure)?;
     let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
     let image = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
-    let functions = FunctionTable::collect(&image).map_err(|error| error.in_file(path))?;
-    let traces = arguments.traces.resolve(path, &image, &functions, &context.talk)?;
+    let functions = ElfFunctions::collect(&image).map_err(|error| error.in_file(path))?.table;
+    let identity = ImageIdentity::of(path, image.build_id());
+    let traces = arguments.traces.resolve(path, &identity, &functions, &context.talk)?;
     let trace = of_this_start(&traces.traces, &request)?;
     let report = compare(&request, &image, &functions, trace, &real_pages(&request, Reach::OnePage)?);
     context.print(&report)?;

@@ -75,7 +75,7 @@ pub(super) fn in_image(
 ) -> Result<(Vec<Trace>, Coverage)> {
     let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
     let image = OpenedImage::parse(&bytes, architecture).map_err(|error| error.in_file(path))?;
-    let functions = image.functions().map_err(|error| error.in_file(path))?;
+    let functions = image.functions();
     let identity = image.identity(path);
     let resolver = Resolver::new(&functions, &identity);
     let resolutions: Vec<_> = traces.iter().map(|trace| resolver.resolve(trace)).collect::<Result<_>>()?;

@@ -1,6 +1,6 @@
 //! Digests of names to functions: every name of the image is hashed as each format does it.
 
-use super::index::{NameIndex, Unique, local_functions};
+use super::index::{NameIndex, Unique};
 use super::spelling::{base_name, root_name};
 use super::{Found, Step};
 use crate::formats::llvm_names::name_hash;
@@ -21,8 +21,9 @@ impl HashIndex {
                 .flat_map(|spelling| [md5(&[spelling]), gcc(spelling, None)])
                 .map(move |hash| (hash, function))
         });
-        let local = local_functions(functions)
-            .flat_map(|(file, name, function)| qualified(file, name).map(move |hash| (hash, function)));
+        let local = functions.locals().flat_map(|(function, local)| {
+            qualified(local.file, local.name).map(move |hash| (hash, function))
+        });
         Self { functions: Unique::of(plain.chain(local)) }
     }
 

@@ -57,12 +57,14 @@ impl<'data> NameIndex<'data> {
             .iter()
             .filter_map(|&(address, name)| Some((name, functions.starting_at(address)?)))
             .collect();
-        let locals = || local_functions(functions).filter(|(file, ..)| !file.is_empty());
+        let locals = || functions.locals().filter(|(_, local)| !local.file.is_empty());
         Self {
             exact: Unique::of(names.iter().copied()),
             roots: Unique::of(names.iter().map(|&(name, function)| (root_name(name), function))),
-            in_files: Unique::of(locals().map(|(file, name, function)| ((name, base_name(file)), function))),
-            locals: locals().map(|(.., function)| function).collect(),
+            in_files: Unique::of(
+                locals().map(|(function, local)| ((local.name, base_name(local.file)), function)),
+            ),
+            locals: locals().map(|(function, _)| function).collect(),
             sized: OnceLock::new(),
             rust_paths: OnceLock::new(),
             names,
@@ -140,20 +142,4 @@ impl<'data> NameIndex<'data> {
         });
         paths.find(path.as_str(), Step::RustPath)
     }
-}
-
-/// Source file, name and function of local symbols, which follow the symbol of their file.
-pub(super) fn local_functions<'table, 'data: 'table>(
-    functions: &'table FunctionTable<'data>,
-) -> impl Iterator<Item = (&'data [u8], &'data [u8], FunctionIndex)> + 'table {
-    let mut file: &[u8] = b"";
-    functions.symbols.iter().filter_map(move |symbol| {
-        if symbol.kind == object::elf::STT_FILE.0 {
-            file = symbol.name;
-            return None;
-        }
-        let is_local = symbol.binding == object::elf::STB_LOCAL.0 && symbol.is_function();
-        let function = functions.starting_at(symbol.value).filter(|_| is_local)?;
-        Some((file, symbol.name, function))
-    })
 }

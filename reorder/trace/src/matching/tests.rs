@@ -8,6 +8,7 @@ use super::{Found, HashIndex, LikelyNames, LoadAddress, NameIndex, PageOffsets, 
 use crate::NameHash;
 use reorder_base::address::RuntimeAddress;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 
 #[test]
@@ -65,7 +66,7 @@ fn with_program(check: impl FnOnce(&FunctionTable<'_>, &NameIndex<'_>)) {
     let directory = tempfile::tempdir().unwrap();
     let bytes = build(directory.path());
     let file = ElfFile::parse(&bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     check(&functions, &NameIndex::new(&functions));
 }
 
@@ -157,7 +158,7 @@ fn hashes_are_found_with_and_without_the_source_file() {
 fn load_addresses_are_deduced_from_function_starts() {
     let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     let offsets = PageOffsets::of(&functions);
     let loaded = |bias: u64| -> Vec<RuntimeAddress> {
         functions.iter().step_by(97).take(40).map(|(_, it)| RuntimeAddress(it.start.0 + bias)).collect()

@@ -11,7 +11,7 @@ use crate::elf::analysis::aarch64::prefixes::Prefixes;
 use crate::elf::analysis::entry_prefix::prefix_start;
 use crate::elf::analysis::pointers::CodePointer;
 use crate::elf::code::CodeSpace;
-use crate::functions::FunctionTable;
+use crate::elf::functions::ElfFunctions;
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 
@@ -90,13 +90,13 @@ const DATA_ALIGNMENT: u64 = 64;
 
 impl Partition {
     /// Splits all arenas.
-    pub fn new(code: &CodeSpace<'_>, functions: &FunctionTable<'_>, pointers: &[CodePointer]) -> Self {
-        let mut partition = Self { blocks: Vec::with_capacity(functions.len()), gaps: Vec::new() };
+    pub fn new(code: &CodeSpace<'_>, functions: &ElfFunctions<'_>, pointers: &[CodePointer]) -> Self {
+        let mut partition = Self { blocks: Vec::with_capacity(functions.table.len()), gaps: Vec::new() };
         let prefixes = match code.processor {
             Processor::Aarch64 => Prefixes::find(code, functions, pointers),
             Processor::X86_64 | Processor::Other => Prefixes::default(),
         };
-        let mut remaining = functions.iter().map(|(_, function)| function).peekable();
+        let mut remaining = functions.table.iter().map(|(_, function)| function).peekable();
         for (index, arena) in code.arenas.iter().enumerate() {
             let mut position = arena.start;
             while let Some(function) = remaining.next_if(|function| function.start < arena.end) {

@@ -3,8 +3,8 @@
 use super::blocks::Partition;
 use super::references::Finding;
 use crate::elf::file::ElfFile;
+use crate::elf::functions::ElfFunctions;
 use crate::exception_table::ExceptionTable;
-use crate::functions::FunctionTable;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
@@ -13,7 +13,7 @@ use reorder_base::refusal::RefusalCode;
 /// Landing pads are distances from the function's start unless the table names another base.
 pub(super) fn check_exception_tables(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     partition: &Partition,
 ) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();

@@ -42,9 +42,9 @@ use crate::boundaries::Boundaries;
 use crate::elf::code::CodeSpace;
 use crate::elf::dynamic::{DynamicEntry, dynamic_entries};
 use crate::elf::file::ElfFile;
+use crate::elf::functions::ElfFunctions;
 use crate::elf::kept_relocations::KeptTables;
 use crate::elf::relocation::{LoaderRelocation, loader_relocations};
-use crate::functions::FunctionTable;
 use absolute_fields::{AbsoluteField, check_absolute_fields};
 use blocks::Partition;
 use exposure::Exposure;
@@ -106,7 +106,7 @@ pub enum Coverage {
 /// What is known before any code is decoded.
 struct ImageFacts<'run, 'data> {
     file: &'run ElfFile<'data>,
-    functions: &'run FunctionTable<'data>,
+    functions: &'run ElfFunctions<'data>,
     code: &'run CodeSpace<'data>,
     relocations: &'run [LoaderRelocation],
     /// Relocations that the linker kept.
@@ -140,7 +140,7 @@ impl<'data> Analysis<'data> {
     ///
     /// # Errors
     /// The first global obligation that fails, as a refusal; malformed tables.
-    pub fn new(file: &ElfFile<'data>, functions: &FunctionTable<'data>) -> Result<Self> {
+    pub fn new(file: &ElfFile<'data>, functions: &ElfFunctions<'data>) -> Result<Self> {
         Self::with_coverage(file, functions, Coverage::Half)
     }
 
@@ -150,7 +150,7 @@ impl<'data> Analysis<'data> {
     /// As [`Self::new`].
     pub fn with_coverage(
         file: &ElfFile<'data>,
-        functions: &FunctionTable<'data>,
+        functions: &ElfFunctions<'data>,
         coverage: Coverage,
     ) -> Result<Self> {
         let dynamic = dynamic_entries(file)?;

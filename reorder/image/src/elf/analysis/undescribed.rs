@@ -25,6 +25,7 @@ use crate::elf::analysis::pointers::CodePointer;
 use crate::elf::analysis::references::Finding;
 use crate::elf::code::CodeSpace;
 use crate::elf::dynamic::DynamicEntry;
+use crate::elf::functions::ElfFunctions;
 use crate::functions::FunctionTable;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
@@ -41,7 +42,7 @@ const WINDOW: usize = 8;
 /// What is known of references by now.
 pub(super) struct Known<'run, 'data> {
     pub(super) code: &'run CodeSpace<'data>,
-    pub(super) functions: &'run FunctionTable<'data>,
+    pub(super) functions: &'run ElfFunctions<'data>,
     pub(super) partition: &'run Partition,
     pub(super) dynamic: &'run [DynamicEntry],
     pub(super) fields: &'run CodeFields,
@@ -53,7 +54,7 @@ pub(super) struct Known<'run, 'data> {
 /// Pins such code; `earlier` are the findings of all other checks.
 pub(super) fn check_undescribed_code(known: &Known<'_, '_>, earlier: &[Finding]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let is_described = described_blocks(known.functions, known.partition);
+    let is_described = described_blocks(&known.functions.table, known.partition);
     let undescribed = is_described.iter().filter(|is_described| !**is_described).count();
     let start_up =
         |index: usize| known.roots.iter().any(|root| known.partition.blocks[index].is_entry(*root));

@@ -14,8 +14,9 @@ use reorder_base::processor::Processor;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::BlockIndex;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::elf::note::probe_addresses;
-use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::functions::FunctionIndex;
 
 /// A function, or several that share bytes, of which there will be a copy.
 #[derive(Clone, Debug)]
@@ -45,7 +46,7 @@ fn decoder(processor: Processor) -> fn(&[u8], Address) -> Option<Step> {
 /// control may enter there, too.
 pub(super) fn collect(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     analysis: &Analysis<'_>,
     wanted: &[FunctionIndex],
     ran: &[Range<Address>],
@@ -53,7 +54,7 @@ pub(super) fn collect(
     let mut blocks = Vec::new();
     let mut is_listed = vec![false; analysis.partition.blocks.len()];
     for &function in wanted {
-        let start = functions.get(function).start;
+        let start = functions.table.get(function).start;
         let Some(block) = analysis.partition.block_containing(start) else { continue };
         if !std::mem::replace(&mut is_listed[block.0 as usize], true) {
             blocks.push(block);

@@ -46,8 +46,9 @@ use reorder_base::error::Result;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::elf::kept_relocations::KeptTables;
-use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::functions::FunctionIndex;
 use sections::{EXCEPTIONS, Placed, Sections};
 
 /// An image with copies.
@@ -101,7 +102,7 @@ impl Candidates {
     /// Refusals (R8, R13), malformed tables.
     pub fn find(
         file: &ElfFile<'_>,
-        table: &FunctionTable<'_>,
+        table: &ElfFunctions<'_>,
         analysis: &Analysis<'_>,
         functions: &[FunctionIndex],
         wanted: Wanted<'_>,
@@ -152,7 +153,7 @@ impl Candidates {
 /// Refusals (R8, R12, R13), malformed tables.
 pub fn copy(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     analysis: &Analysis<'_>,
     candidates: Candidates,
     order: impl IntoIterator<Item = usize>,
@@ -275,7 +276,7 @@ fn no_addresses_left(cure: &str) -> Refusal {
 /// The parts of the output.
 struct Image<'run> {
     file: &'run ElfFile<'run>,
-    functions: &'run FunctionTable<'run>,
+    functions: &'run ElfFunctions<'run>,
     analysis: &'run Analysis<'run>,
     tables: Option<&'run unwind::OldTables<'run>>,
     /// Where the segment of copies is in the file and in memory, and the page that it is aligned to.
@@ -287,7 +288,7 @@ struct Image<'run> {
 impl<'run> Image<'run> {
     fn new(
         file: &'run ElfFile<'run>,
-        functions: &'run FunctionTable<'run>,
+        functions: &'run ElfFunctions<'run>,
         analysis: &'run Analysis<'run>,
         tables: Option<&'run unwind::OldTables<'run>>,
     ) -> Result<Self> {
@@ -365,7 +366,7 @@ impl<'run> Image<'run> {
         let segment = program_headers::NewSegment { offset, address, size, alignment };
         program_headers::write(file, slot, &segment, search, &mut output);
         let record = |new: &[u8]| record::write(file.bytes, new, copies);
-        sections.finish(self.functions, copies, (copied, exceptions), record, &mut output);
+        sections.finish(&self.functions.table, copies, (copied, exceptions), record, &mut output);
         Ok(output)
     }
 }

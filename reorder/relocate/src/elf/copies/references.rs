@@ -19,7 +19,7 @@ use reorder_image::decode::x86_64::{Field, FieldKind};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::fields::CodeFields;
 use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 
 /// Starts of functions in `bodies` of which all addresses are known.
 pub(super) fn followed(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[Body]) -> BTreeSet<Address> {
@@ -103,7 +103,7 @@ fn is_known_address(analysis: &Analysis<'_>, place: Address) -> bool {
 /// Branches that do not reach so far (R12).
 pub(super) fn redirect(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     analysis: &Analysis<'_>,
     copies: &Copies<'_>,
     index: u16,

@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::report::ExplainedPage;
 use reorder_base::address::Address;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::{FunctionIndex, FunctionTable, is_linker_stub_section};
+use reorder_image::elf::functions::is_linker_stub_section;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_system::PAGE_BYTES;
 
 /// Why.

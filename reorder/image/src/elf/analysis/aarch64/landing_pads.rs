@@ -5,8 +5,8 @@ use crate::elf::analysis::exception_tables::exception_table;
 use crate::elf::analysis::references::Finding;
 use crate::elf::analysis::sorted;
 use crate::elf::file::ElfFile;
+use crate::elf::functions::ElfFunctions;
 use crate::exception_table::TableBudget;
-use crate::functions::FunctionTable;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
@@ -17,7 +17,7 @@ use reorder_base::error::Result;
 /// Refuses (R8) tables in an unknown form; reports malformed ones.
 pub(super) fn landing_pads(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     partition: &Partition,
 ) -> Result<(Vec<Address>, Vec<Finding>)> {
     let mut budget = TableBudget::new(file.bytes.len());

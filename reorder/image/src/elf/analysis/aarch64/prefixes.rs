@@ -14,8 +14,8 @@ use crate::decode::aarch64::{NOP, Operation, Register, WORD, decode, uses};
 use crate::decode::aarch64_gap::filler_length;
 use crate::elf::analysis::pointers::CodePointer;
 use crate::elf::code::CodeSpace;
+use crate::elf::functions::ElfFunctions;
 use crate::elf::symbol::Symbol;
-use crate::functions::FunctionTable;
 use reorder_base::address::Address;
 
 /// Words of data that a compiler puts before an entry: a signature and a hash.
@@ -34,15 +34,11 @@ pub(crate) struct Prefixes {
 
 impl Prefixes {
     /// Finds them all.
-    pub(crate) fn find(
-        code: &CodeSpace<'_>,
-        functions: &FunctionTable<'_>,
-        pointers: &[CodePointer],
-    ) -> Self {
+    pub(crate) fn find(code: &CodeSpace<'_>, functions: &ElfFunctions<'_>, pointers: &[CodePointer]) -> Self {
         let read = words(code).map(|(start, words)| distance_read(start, &words)).max().unwrap_or(0);
         let mut found = Vec::new();
         let mut covered = Address(0);
-        for (_, function) in functions.iter() {
+        for (_, function) in functions.table.iter() {
             if let Some(arena) = code.arena_of(function.start) {
                 let gap = covered.max(arena.start)..function.start;
                 if gap.start < gap.end {
