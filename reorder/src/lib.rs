@@ -9,6 +9,7 @@ pub mod cli;
 pub mod exit_status;
 pub mod explain;
 pub mod gate;
+pub mod hints;
 pub mod optimize_report;
 pub mod packages;
 pub mod page;

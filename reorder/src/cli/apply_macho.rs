@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::cli::applied::{AppliedFile, LeftImage, joined};
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
+use crate::hints;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
@@ -58,7 +59,7 @@ pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -
                 *image = (!applied.map.is_identity()).then_some(applied.bytes);
             }
             Err(error) if is_universal && matches!(error.kind, ErrorKind::Refused(_)) => {
-                let hint = error.hint.clone();
+                let hint = error.hint.as_ref().map(hints::text);
                 context
                     .talk
                     .warning(&format!("the image for {name} stays as it is: {error}"), hint.as_deref());

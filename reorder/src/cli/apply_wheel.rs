@@ -7,6 +7,7 @@ use crate::cli::applied::{AppliedFile, LeftImage, joined};
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
 use crate::cli::apply_macho::{MachORequest, apply_file};
 use crate::cli::context::Context;
+use crate::hints;
 use crate::wheel::Wheel;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::macho::is_macho;
@@ -58,7 +59,10 @@ pub(super) fn apply_wheel(
             Err(error)
                 if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_) | ErrorKind::Malformed) =>
             {
-                context.talk.warning(&format!("{name} stays as it is: {error}"), error.hint.as_deref());
+                context.talk.warning(
+                    &format!("{name} stays as it is: {error}"),
+                    error.hint.as_ref().map(hints::text).as_deref(),
+                );
                 left.push(LeftImage::new(name, &error));
                 first_reason.get_or_insert(error);
             }

@@ -16,9 +16,11 @@ use crate::cli::optimize_page::pending_page;
 use crate::cli::relocate_args::RelocateArguments;
 use crate::cli::report::PAGE_NAME;
 use crate::exit_status::ExitStatus;
+use crate::hints;
 use crate::optimize_report::{OptimizeReport, OptimizedRun, SimulatedPages};
 use crate::packages;
 use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::hint::RecordedUse;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
@@ -106,7 +108,7 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
         let images = std::iter::once(image).chain(&arguments.output);
         KeptFiles::default().reads("an image", images).writes("page", page, PAGE_NAME)?;
     }
-    runnable::check(image, runnable::apply_command)?;
+    runnable::check(image, RecordedUse::Apply)?;
     processor::check_program(image, Purpose::Record)?;
     let mapped = map_image(image)?;
     let report = optimize(arguments, context, &mapped, runs).map_err(|error| error.in_file(image))?;
@@ -350,9 +352,10 @@ fn measure_starts(
                 )));
             }
             Err(error) => {
-                context
-                    .talk
-                    .warning(&format!("`{}` is not measured: {error}", start.shown), error.hint.as_deref());
+                context.talk.warning(
+                    &format!("`{}` is not measured: {error}", start.shown),
+                    error.hint.as_ref().map(hints::text).as_deref(),
+                );
                 reports.push(None);
             }
         }

@@ -113,7 +113,7 @@ impl TraceFiles {
         if let Some(note) = notes.first() {
             message.push_str(&format!("; {note}"));
         }
-        let hint = notes.iter().find_map(|note| note.hint.as_deref()).unwrap_or(RECORD);
+        let hint = notes.iter().find_map(|note| note.hint.clone()).unwrap_or_else(|| RECORD.into());
         Error::usage(message).with_hint(hint)
     }
 }

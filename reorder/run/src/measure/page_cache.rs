@@ -14,6 +14,7 @@ use nix::unistd::{SysconfVar, sysconf};
 use crate::processor::{self, Purpose};
 use crate::runnable;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::RecordedUse;
 use reorder_image::elf::file::ElfFile;
 use reorder_system::PAGE_BYTES;
 use reorder_system::residence::Residence;
@@ -49,7 +50,7 @@ impl ProgramFile {
     /// Opens an ELF program.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let io = |error| Error::io(path, error);
-        runnable::check(path, |program| format!("reorder simulate {program} NEW -t TRACES"))?;
+        runnable::check(path, RecordedUse::Compare)?;
         processor::check_program(path, Purpose::Measure)?;
         check_page_size()?;
         let file = File::open(path).map_err(io)?;

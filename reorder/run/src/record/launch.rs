@@ -21,6 +21,7 @@ use super::RecordRequest;
 use crate::processor::{self, Purpose};
 use crate::{runnable, start_directory, start_failure};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::RecordedUse;
 use reorder_system::waiting_child::{Prepared, WaitingChild, fork_waiting};
 
 /// A program on its way to its first instruction.
@@ -57,7 +58,7 @@ pub(super) fn launch(request: &RecordRequest) -> Result<Launched> {
         Some(_) => std::path::absolute(&path).map_err(|error| Error::io(&path, error))?,
         None => path,
     };
-    runnable::check(&path, runnable::apply_command)?;
+    runnable::check(&path, RecordedUse::Apply)?;
     processor::check_program(&path, Purpose::Record)?;
     refuse_privileged(&path)?;
     if let Some(directory) = &request.directory {

@@ -1,0 +1,53 @@
+//! Hints of the library as text, in the options of the linker wrapper or of the plugin.
+//!
+//! In: a [`Hint`]. Out: what a user can do or type. Hints about other commands than a link have no text.
+
+use reorder_base::hint::Hint;
+
+/// How options are spelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// Among the arguments of the linker, as `reorder-ld` takes them.
+    Wrapper,
+    /// As options of a plugin of the linker.
+    Plugin,
+}
+
+/// The hint in words; `None` for what only other commands can meet.
+#[must_use]
+pub fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
+    match hint {
+        Hint::Advice(text) => Some(text.clone()),
+        Hint::Companion { request, files } => {
+            let options: Vec<String> =
+                files.iter().map(|file| spelled(spelling, "companion", file)).collect();
+            Some(format!("{request}: {}", options.join(" ")))
+        }
+        Hint::Record { what, otherwise } => {
+            let otherwise = otherwise.as_ref().map_or_else(String::new, |text| format!("; or {text}"));
+            Some(format!("record {what}: reorder record -o traces -- PROGRAM ARGUMENTS{otherwise}"))
+        }
+        Hint::RecordAgain { program, .. } => {
+            Some(format!("record again: reorder record -o traces -- {program} ARGUMENTS"))
+        }
+        Hint::DropOrKeepDebugInformation => Some(format!(
+            "{} empties the debug information, {} leaves it as it is",
+            spelled(spelling, "debug", "drop"),
+            spelled(spelling, "debug", "keep-stale")
+        )),
+        Hint::DropOrDistrustDebugInformation => Some(format!(
+            "choose: {} empties it, {} leaves it wrong",
+            spelled(spelling, "debug", "drop"),
+            spelled(spelling, "debug", "keep-stale")
+        )),
+        // They are about outputs, maps, copies, samples, Mach-O images and runs, none of which a link asks for.
+        _ => None,
+    }
+}
+
+fn spelled(spelling: Spelling, option: &str, value: &str) -> String {
+    match spelling {
+        Spelling::Wrapper => format!("--reorder-{option}={value}"),
+        Spelling::Plugin => format!("{option}={value}"),
+    }
+}
