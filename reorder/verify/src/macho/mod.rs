@@ -37,6 +37,7 @@ use crate::moves::{AddressMoves, Move};
 use pair::{Ledger, MachPair};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use universal::Slice;
 use view::MachView;
 
@@ -248,7 +249,7 @@ fn choose<'data>(bytes: &'data [u8], architecture: Option<&str>) -> Result<&'dat
     match (fitting.next(), fitting.next()) {
         (Some(slice), None) => Ok(&bytes[slice.range.clone()]),
         (Some(_), Some(_)) => {
-            Err(Error::usage("the file has several images").with_hint("choose one with --arch NAME"))
+            Err(Error::usage("the file has several images").with_hint(Hint::ChooseArchitecture(None)))
         }
         (None, _) => Err(Error::usage("the file has no image for this architecture")),
     }
