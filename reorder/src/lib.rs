@@ -14,4 +14,5 @@ pub mod optimize_report;
 pub mod packages;
 pub mod page;
 pub mod schema;
+pub mod warnings;
 pub mod wheel;

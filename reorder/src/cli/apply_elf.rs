@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::cli::applied::AppliedFile;
 use crate::cli::arrangement::{ArrangementArguments, Wanted};
 use crate::cli::context::Context;
+use crate::warnings;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::refusal::RefusalCode;
 use reorder_image::elf::analysis::Analysis;
@@ -96,7 +97,8 @@ pub fn apply_elf(
     };
     let is_unchanged = applied.bytes == bytes;
     let Applied { bytes, summary, .. } = applied;
-    Ok(AppliedFile { bytes, summary, is_unchanged, maps, left: Vec::new() })
+    let warnings = summary.warnings.iter().map(warnings::text).collect();
+    Ok(AppliedFile { bytes, summary, warnings, is_unchanged, maps, left: Vec::new() })
 }
 
 /// Whether the image is refused because too little of its code is known for functions to move.

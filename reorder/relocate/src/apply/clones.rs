@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::Applied;
 use super::elf::prove;
-use crate::elf::clones::{LostNote, Obstacle, clone_functions};
+use crate::elf::clones::{Obstacle, clone_functions};
+use crate::warning::Warning;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::elf::analysis::{Analysis, Coverage};
@@ -71,17 +72,7 @@ pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Res
         bytes: if is_unchanged { 0 } else { cloned.copied_bytes },
         skipped: skipped.collect(),
     });
-    let lost = match cloned.lost {
-        Some(LostNote::BuildId) => "the build-id, which tools no longer find in a running program",
-        Some(LostNote::Properties) => {
-            "the image's properties, so that protections such as branch target identification are off"
-        }
-        Some(LostNote::Other) => "a note",
-        None => "",
-    };
-    if !lost.is_empty() {
-        summary.warnings.push(format!("the segment of copies took the program header of {lost}"));
-    }
+    summary.warnings.extend(cloned.lost.map(Warning::ProgramHeaderTaken));
     if !is_unchanged {
         let _phase = tracing::info_span!("verify").entered();
         prove(&moved, &cloned.bytes)?;

@@ -32,6 +32,7 @@ pub use sections::SUFFIX;
 use copies::{Copies, filler};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
+use reorder_base::hint::Hint;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::BlockIndex;
@@ -123,7 +124,8 @@ const MAX_ROUNDS: usize = 4;
 fn check(file: &ElfFile<'_>) -> std::result::Result<(), Refusal> {
     if !KeptTables::read(file).is_empty() {
         let what = "relocations that the linker kept would no longer describe the code that leads to copies";
-        return Err(Refusal::new(RefusalCode::Copies, what, "strip the image, or leave out --clone"));
+        let otherwise = Some("strip the image".to_owned());
+        return Err(Refusal::new(RefusalCode::Copies, what, Hint::LeaveOutCopies { otherwise }));
     }
     Ok(())
 }
@@ -141,7 +143,8 @@ fn segment_address(file: &ElfFile<'_>, alignment: u64) -> std::result::Result<Ne
     let end = loaded.map(|segment| segment.address.0.saturating_add(segment.memory_size)).max().unwrap_or(0);
     let start = end.checked_next_multiple_of(alignment).filter(|start| start.checked_add(1 << 32).is_some());
     let full = || {
-        Refusal::new(RefusalCode::OutOfReach, "no addresses are left after the image", "leave out --clone")
+        let cure = Hint::LeaveOutCopies { otherwise: None };
+        Refusal::new(RefusalCode::OutOfReach, "no addresses are left after the image", cure)
     };
     start.map(NewAddress).ok_or_else(full)
 }
