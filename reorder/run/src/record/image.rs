@@ -8,9 +8,10 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::processor::{self, Purpose};
+use crate::processor;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::RunPurpose;
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::functions::{Function, FunctionTable};
 use reorder_system::arch;
@@ -71,7 +72,7 @@ impl TracedImage {
         let bytes = map_image(path)?;
         let metadata = fs::metadata(path).map_err(|error| Error::io(path, error))?;
         let file = ElfFile::parse(&bytes).map_err(in_file)?;
-        processor::check(file.processor, Purpose::Record).map_err(in_file)?;
+        processor::check(file.processor, RunPurpose::Record).map_err(in_file)?;
         let functions = FunctionTable::collect(&file).map_err(in_file)?;
         let identity = ImageIdentity::of(path, &file);
         let segments = file

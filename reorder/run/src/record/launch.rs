@@ -18,10 +18,10 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
 use super::RecordRequest;
-use crate::processor::{self, Purpose};
+use crate::processor;
 use crate::{runnable, start_directory, start_failure};
 use reorder_base::error::{Error, Result};
-use reorder_base::hint::RecordedUse;
+use reorder_base::hint::{RecordedUse, RunPurpose};
 use reorder_system::waiting_child::{Prepared, WaitingChild, fork_waiting};
 
 /// A program on its way to its first instruction.
@@ -59,7 +59,7 @@ pub(super) fn launch(request: &RecordRequest) -> Result<Launched> {
         None => path,
     };
     runnable::check(&path, RecordedUse::Apply)?;
-    processor::check_program(&path, Purpose::Record)?;
+    processor::check_program(&path, RunPurpose::Record)?;
     refuse_privileged(&path)?;
     if let Some(directory) = &request.directory {
         start_directory::check(directory)?;
