@@ -40,8 +40,37 @@ pub fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
             spelled(spelling, "debug", "drop"),
             spelled(spelling, "debug", "keep-stale")
         )),
+        Hint::OrderBeforeDump => Some(
+            "give the order to the linker: the build then makes the dump with what was linked".to_owned(),
+        ),
         // They are about outputs, maps, copies, samples, Mach-O images and runs, none of which a link asks for.
-        _ => None,
+        Hint::OutputFile
+        | Hint::OutputOrInPlace
+        | Hint::ChooseArchitecture(_)
+        | Hint::LeaveOutArchitecture
+        | Hint::ImageWithoutCopies
+        | Hint::LeaveOutCopies { .. }
+        | Hint::KeepWayBack
+        | Hint::LeaveOutMap
+        | Hint::Map(_)
+        | Hint::OptionsOfMap
+        | Hint::OrderFile { .. }
+        | Hint::AcceptPins
+        | Hint::MergeSeed(_)
+        | Hint::MergeStrata(_)
+        | Hint::OtherRecorder { .. }
+        | Hint::OtherSystem { .. }
+        | Hint::RecordElsewhere { .. }
+        | Hint::Simulate
+        | Hint::MeasureProgram
+        | Hint::Diagnose
+        | Hint::MeasureWarm
+        | Hint::LeastRuns(_)
+        | Hint::RunsForConfidence(_)
+        | Hint::RunsOrQuiet(_)
+        | Hint::RunsToNarrowDown(_)
+        | Hint::MoreTimeToMeasure
+        | Hint::MoreTimeToCheck => None,
     }
 }
 

@@ -30,6 +30,10 @@ pub fn text(hint: &Hint) -> String {
             "use the same options as when the map was written (--debug, --keep-build-id)".into()
         }
         Hint::OrderFile { otherwise } => order_file(*otherwise),
+        Hint::OrderBeforeDump => {
+            "give the order to the linker (`reorder order`): the build then makes the dump with what was linked"
+                .into()
+        }
         Hint::AcceptPins => {
             "see why with reorder inspect IMAGE, and raise --most-pinned PERCENT if the rest is worth it"
                 .into()

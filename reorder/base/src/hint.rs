@@ -40,6 +40,8 @@ pub enum Hint {
         /// What else helps.
         otherwise: OrderFileAlternative,
     },
+    /// Give the linker an order file, so that the build makes its memory dump with functions in their places.
+    OrderBeforeDump,
     /// Look up why functions are pinned, and accept that more of them stay.
     AcceptPins,
     /// Record runs.
