@@ -18,13 +18,13 @@ pub enum Spelling {
 pub fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
     match hint {
         Hint::Advice(text) => Some(text.clone()),
-        Hint::Companion { request, files } => {
+        Hint::Companion(wanted) => {
             let options: Vec<String> =
-                files.iter().map(|file| spelled(spelling, "companion", file)).collect();
-            Some(format!("{request}: {}", options.join(" ")))
+                wanted.files.iter().map(|file| spelled(spelling, "companion", file)).collect();
+            Some(format!("{}: {}", wanted.request, options.join(" ")))
         }
         Hint::Record { what, otherwise } => {
-            let otherwise = otherwise.as_ref().map_or_else(String::new, |text| format!("; or {text}"));
+            let otherwise = otherwise.map_or_else(String::new, |text| format!("; or {text}"));
             Some(format!("record {what}: reorder record -o traces -- PROGRAM ARGUMENTS{otherwise}"))
         }
         Hint::RecordAgain { program, .. } => {
@@ -78,5 +78,22 @@ fn spelled(spelling: Spelling, option: &str, value: &str) -> String {
     match spelling {
         Spelling::Wrapper => format!("--reorder-{option}={value}"),
         Spelling::Plugin => format!("{option}={value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_spelled_as_each_takes_them() {
+        let companion = Hint::companion("give the program", "PROGRAM");
+        for (spelling, wanted) in [
+            (Spelling::Wrapper, "give the program: --reorder-companion=PROGRAM"),
+            (Spelling::Plugin, "give the program: companion=PROGRAM"),
+        ] {
+            assert_eq!(text(&companion, spelling).as_deref(), Some(wanted));
+        }
+        assert_eq!(text(&Hint::LeaveOutArchitecture, Spelling::Wrapper), None);
     }
 }

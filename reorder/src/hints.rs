@@ -38,13 +38,13 @@ pub fn text(hint: &Hint) -> String {
             "see why with reorder inspect IMAGE, and raise --most-pinned PERCENT if the rest is worth it"
                 .into()
         }
-        Hint::Record { what, otherwise } => record(what, otherwise.as_deref()),
+        Hint::Record { what, otherwise } => record(what, *otherwise),
         Hint::RecordAgain { program, may_use_names } => record_again(program, *may_use_names),
         Hint::MergeSeed(seed) => {
             format!("merge samples of one seed: reorder traces merge --seed {seed}")
         }
         Hint::MergeStrata(groups) => merge(*groups).into(),
-        Hint::Companion { request, files } => companion(request, files),
+        Hint::Companion(wanted) => companion(&wanted.request, &wanted.files),
         Hint::OtherRecorder { advice } => format!("{advice} (reorder traces --help)"),
         Hint::OtherSystem { processor, purpose } => other_system(*processor, *purpose),
         Hint::RecordElsewhere { program, then } => record_elsewhere(program, *then),
@@ -136,4 +136,27 @@ fn record_elsewhere(program: &str, then: RecordedUse) -> String {
         RecordedUse::Compare => format!("reorder simulate {program} NEW -t TRACES"),
     };
     format!("record its startup where it runs (GUIDE.md, Ship an app), then: {next}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_and_commands_are_those_of_this_program() {
+        let files = vec!["PROGRAM".to_owned(), "FIRST.so".to_owned()];
+        let sampled = Hint::Record { what: "a run", otherwise: Some("build it with ranks") };
+        for (hint, wanted) in [
+            ("link it again".into(), "link it again"),
+            (Hint::companions("give both", files), "give both: --companion PROGRAM --companion FIRST.so"),
+            (sampled, "record a run: reorder record -o traces -- PROGRAM ARGUMENTS; or build it with ranks"),
+            (Hint::LeaveOutCopies { otherwise: Some("strip it") }, "strip it, or leave out --clone"),
+            (
+                Hint::OtherSystem { processor: Some("AArch64"), purpose: RunPurpose::Check },
+                "check it on AArch64 with a reorder built for it, or leave out --check, and compare both where they run",
+            ),
+        ] {
+            assert_eq!(text(&hint), wanted);
+        }
+    }
 }

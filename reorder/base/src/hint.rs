@@ -21,7 +21,7 @@ pub enum Hint {
     /// Do without copies of functions, or remove what forbids them.
     LeaveOutCopies {
         /// What allows the copies, if anything does.
-        otherwise: Option<String>,
+        otherwise: Option<&'static str>,
     },
     /// Empty debug information that is damaged, or keep it as it is.
     DropOrKeepDebugInformation,
@@ -47,9 +47,9 @@ pub enum Hint {
     /// Record runs.
     Record {
         /// What is recorded, such as `a run`.
-        what: String,
+        what: &'static str,
         /// What else gives the same.
-        otherwise: Option<String>,
+        otherwise: Option<&'static str>,
     },
     /// Record the program again.
     RecordAgain {
@@ -62,13 +62,8 @@ pub enum Hint {
     MergeSeed(u64),
     /// Merge samples of traces that were drawn from the same groups.
     MergeStrata(SampledGroups),
-    /// Give files without which a trace file cannot be interpreted.
-    Companion {
-        /// Which files, in words.
-        request: String,
-        /// A placeholder or name for each, such as `PROGRAM`.
-        files: Vec<String>,
-    },
+    /// Give files without which a trace file cannot be interpreted. In a box, which keeps errors small.
+    Companion(Box<WantedCompanions>),
     /// Record with another system.
     OtherRecorder {
         /// Which, in words.
@@ -108,6 +103,15 @@ pub enum Hint {
     MoreTimeToMeasure,
     /// Compare runs that end by themselves and print less, or wait longer.
     MoreTimeToCheck,
+}
+
+/// Files without which a trace file cannot be interpreted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedCompanions {
+    /// Which files, in words.
+    pub request: String,
+    /// A placeholder or name for each, such as `PROGRAM`.
+    pub files: Vec<String>,
 }
 
 /// Which map is wanted.
@@ -166,7 +170,12 @@ pub enum RecordedUse {
 impl Hint {
     /// One file without which a trace file cannot be interpreted: which it is in words, and a placeholder or name.
     pub fn companion(request: impl Into<String>, file: impl Into<String>) -> Self {
-        Self::Companion { request: request.into(), files: vec![file.into()] }
+        Self::companions(request, vec![file.into()])
+    }
+
+    /// Several such files.
+    pub fn companions(request: impl Into<String>, files: Vec<String>) -> Self {
+        Self::Companion(Box::new(WantedCompanions { request: request.into(), files }))
     }
 
     /// The text of advice that needs no option of ours; hints of other kinds have none.

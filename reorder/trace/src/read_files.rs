@@ -199,7 +199,7 @@ fn read_with(bytes: &[u8], file: &Path, companions: &Companions) -> Result<(Read
 }
 
 fn record() -> Hint {
-    Hint::Record { what: "a run".to_owned(), otherwise: None }
+    Hint::Record { what: "a run", otherwise: None }
 }
 
 /// Advice for a file that is not a trace.

@@ -46,11 +46,10 @@ pub(super) fn no_order(what: &str) -> Note {
         "{what} holds no order of execution: functions are ordered by count, most frequent first"
     ))
     .with_hint(Hint::Record {
-        what: "the order of a start".to_owned(),
+        what: "the order of a start",
         otherwise: Some(
             "build with clang -fprofile-generate -ftemporal-profile, rustc -Cprofile-generate=DIRECTORY \
-             -Cllvm-args=-pgo-temporal-instrumentation, gcc -fprofile-generate"
-                .to_owned(),
+             -Cllvm-args=-pgo-temporal-instrumentation, gcc -fprofile-generate",
         ),
     })
 }

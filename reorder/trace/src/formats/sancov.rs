@@ -33,7 +33,7 @@ pub(super) fn accepts(bytes: &[u8]) -> bool {
 fn how_to_order() -> Hint {
     let built = "build with -fsanitize-coverage=func,trace-pc-guard and let __sanitizer_cov_trace_pc_guard print its \
                  return address once for each guard";
-    Hint::Record { what: "an order without a special build".to_owned(), otherwise: Some(built.to_owned()) }
+    Hint::Record { what: "an order without a special build", otherwise: Some(built) }
 }
 
 /// One trace of addresses that ran.

@@ -124,7 +124,7 @@ const MAX_ROUNDS: usize = 4;
 fn check(file: &ElfFile<'_>) -> std::result::Result<(), Refusal> {
     if !KeptTables::read(file).is_empty() {
         let what = "relocations that the linker kept would no longer describe the code that leads to copies";
-        let otherwise = Some("strip the image".to_owned());
+        let otherwise = Some("strip the image");
         return Err(Refusal::new(RefusalCode::Copies, what, Hint::LeaveOutCopies { otherwise }));
     }
     Ok(())

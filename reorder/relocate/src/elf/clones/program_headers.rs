@@ -60,7 +60,7 @@ pub(super) fn slot(file: &ElfFile<'_>) -> std::result::Result<Slot, Refusal> {
         Refusal::new(
             RefusalCode::Copies,
             "no program header is free for the segment of copies, and there is no note to give its own",
-            Hint::LeaveOutCopies { otherwise: Some("link with --build-id, whose note has one".to_owned()) },
+            Hint::LeaveOutCopies { otherwise: Some("link with --build-id, whose note has one") },
         )
     })
 }

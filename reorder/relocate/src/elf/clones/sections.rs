@@ -57,7 +57,7 @@ impl<'run> Sections<'run> {
         let names = file.sections.get(usize::from(index)).filter(|_| file.sections.len() + 2 < 0xff00);
         let (Some(headers), Some(names)) = (headers, names) else {
             let what = "the image has more sections than its header counts, or none with their names";
-            let otherwise = Some("relink with fewer sections".to_owned());
+            let otherwise = Some("relink with fewer sections");
             return Err(Refusal::new(RefusalCode::Copies, what, Hint::LeaveOutCopies { otherwise }));
         };
         Ok(Self { file, headers: headers.to_vec(), names, strings: BTreeMap::new() })

@@ -148,7 +148,7 @@ fn interpret_numbers(entries: &mut [Entry]) -> (Evidence, Option<Note>) {
     if numbers.is_sorted_by(|first, second| first >= second) {
         let note =
             Note::new("the numbers beside the names fall: they are counts, which give no order of execution")
-                .with_hint(Hint::Record { what: "a run".to_owned(), otherwise: None });
+                .with_hint(Hint::Record { what: "a run", otherwise: None });
         return (Evidence::Counts, Some(note));
     }
     let note =

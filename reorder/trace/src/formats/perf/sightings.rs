@@ -175,7 +175,7 @@ impl Sightings {
         if evidence.iter().any(|kind| matches!(kind, Kind::Sample(_))) {
             notes.push(
                 Note::new("samples miss short functions: the order is that of the first samples")
-                    .with_hint(Hint::Record { what: "every first call".to_owned(), otherwise: None }),
+                    .with_hint(Hint::Record { what: "every first call", otherwise: None }),
             );
         }
         notes

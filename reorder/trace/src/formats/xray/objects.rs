@@ -103,10 +103,8 @@ impl<'data> Objects<'data> {
 }
 
 fn all_libraries() -> Hint {
-    Hint::Companion {
-        request: "give all instrumented libraries in the order in which they are loaded".to_owned(),
-        files: ["PROGRAM", "FIRST.so", "SECOND.so"].map(str::to_owned).to_vec(),
-    }
+    let request = "give all instrumented libraries in the order in which they are loaded";
+    Hint::companions(request, ["PROGRAM", "FIRST.so", "SECOND.so"].map(str::to_owned).to_vec())
 }
 
 fn take_fitting<'data>(
