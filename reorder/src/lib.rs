@@ -13,6 +13,7 @@ pub mod hints;
 pub mod optimize_report;
 pub mod packages;
 pub mod page;
+pub mod remarks;
 pub mod schema;
 pub mod warnings;
 pub mod wheel;

@@ -34,6 +34,7 @@ use super::VerifyOptions;
 use super::report::{Check, Difference, Findings, VerifyReport};
 use super::unchanged::Claims;
 use crate::moves::{AddressMoves, Move};
+use crate::remark::Remark;
 use pair::{Ledger, MachPair};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
@@ -156,7 +157,8 @@ fn append(report: &mut VerifyReport, part: VerifyReport, slice: &Slice, options:
             report.differences.push(difference);
         }
     }
-    report.remarks.extend(part.remarks.into_iter().map(|remark| format!("{title}: {remark}")));
+    let of_image = |remark| Remark::OfImage { image: title.clone(), remark: Box::new(remark) };
+    report.remarks.extend(part.remarks.into_iter().map(of_image));
 }
 
 fn not_comparable(error: &Error) -> Difference {
