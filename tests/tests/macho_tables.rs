@@ -339,7 +339,7 @@ fn read_everything(bytes: &[u8]) -> Result<()> {
 fn code(error: &Error) -> String {
     match &error.kind {
         ErrorKind::Refused(refusal) => {
-            assert!(!refusal.cure.is_empty() && error.hint.is_some());
+            assert!(!reorder::hints::text(&refusal.cure).is_empty() && error.hint.is_some());
             refusal.code.to_string()
         }
         _ => format!("{error}"),

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
+use reorder::hints;
 use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_files};
 
 /// Compiles `source` of the profiles with `compiler` and `flags`.
@@ -130,7 +131,7 @@ fn valgrind_blocks_give_order_and_addresses_unless_they_were_chased() {
         assert_ne!(demo_names(trace_of(&chased, "program")), expected, "valgrind no longer chases calls");
         let note = &chased.notes[0];
         assert!(note.message.contains("continue after a jump or a call"), "{note}");
-        assert!(note.hint.as_ref().unwrap().contains("--vex-guest-chase=no"), "{note:?}");
+        assert!(hints::text(note.hint.as_ref().unwrap()).contains("--vex-guest-chase=no"), "{note:?}");
     }
 }
 
@@ -145,7 +146,7 @@ fn valgrind_without_its_flags_is_told_which() {
     );
     let error = read_files(&[log], &Companions::default()).unwrap_err();
     assert!(error.message.contains("no line of a translated block"), "{error}");
-    assert!(error.hint.unwrap().contains("--trace-flags=10000000"));
+    assert!(hints::text(error.hint.as_ref().unwrap()).contains("--trace-flags=10000000"));
 }
 
 /// The log of `program` run by QEMU's `emulator`.
@@ -204,7 +205,11 @@ fn qemu_places_a_program_without_symbols_by_its_own_words() {
     let log = emulate("qemu-x86_64", "in_asm,nochain", &stripped, "a");
     let lost = read(&log, &[]);
     assert!(lost.traces[0].events.iter().all(|event| matches!(event.location, Location::Runtime(_))));
-    assert!(lost.notes[0].hint.as_ref().unwrap().contains("in_asm,nochain,page"), "{:?}", lost.notes);
+    assert!(
+        hints::text(lost.notes[0].hint.as_ref().unwrap()).contains("in_asm,nochain,page"),
+        "{:?}",
+        lost.notes
+    );
 }
 
 #[test]

@@ -8,10 +8,11 @@ use std::process::Command;
 
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, names, read_sample, sample};
+use reorder::hints;
 use reorder_trace::{Companions, Evidence, Location, NameHash, Reading, Trace, gcc_profile_id, read_files};
 
 fn notes(reading: &Reading) -> String {
-    reading.notes.iter().map(|note| format!("{note}; {:?}\n", note.hint)).collect()
+    reading.notes.iter().map(|note| format!("{note}; {:?}\n", note.hint.as_ref().map(hints::text))).collect()
 }
 
 /// Rank by profile id as `gcov-dump -l` prints them, 0 for functions that never ran.

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
+use reorder::hints;
 use reorder_trace::{Companions, Evidence, Location, NameHash, Reading, Trace, read_files};
 
 fn profdata(arguments: &[&str], files: &[&Path]) -> String {
@@ -47,7 +48,7 @@ fn notes(reading: &Reading) -> String {
 }
 
 fn hints(reading: &Reading) -> String {
-    reading.notes.iter().filter_map(|note| note.hint.clone()).collect::<Vec<_>>().join("\n")
+    reading.notes.iter().filter_map(|note| note.hint.as_ref().map(hints::text)).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn newer_versions_are_refused_with_a_way_out() {
     let error = read_sample("llvm_merged/corrupt/version-14.profdata", &[]).unwrap_err();
     assert!(error.to_string().contains("version 14"), "{error}");
     assert_eq!(error.offset, Some(8));
-    assert!(error.hint.unwrap().contains("merge --text"));
+    assert!(hints::text(error.hint.as_ref().unwrap()).contains("merge --text"));
 }
 
 /// `demo.c` built with `flags`, run with each of `arguments`; the raw profiles.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample};
+use reorder::hints;
 use reorder_trace::{Evidence, Location, Reading};
 
 fn sample(name: &str) -> Reading {
@@ -175,7 +176,7 @@ fn profiles_without_timestamps_count_and_say_how_to_get_them() {
         assert!(trace.events.iter().all(|event| event.tick.is_none()));
         let [note] = reading.notes.as_slice() else { panic!("{:?}", reading.notes) };
         assert!(note.message.contains(message), "{note}");
-        let hint = note.hint.as_ref().unwrap();
+        let hint = hints::text(note.hint.as_ref().unwrap());
         assert!(hint.contains("clang -fprofile-generate -ftemporal-profile"), "{hint}");
         assert!(hint.contains("-Cllvm-args=-pgo-temporal-instrumentation"), "{hint}");
     }
@@ -202,7 +203,7 @@ fn correlated_profiles_need_the_companion_of_their_build() {
 
         let alone = read_sample(&format!("llvm_raw/{trace_file}"), &[]).unwrap_err();
         assert!(alone.message.contains("no image is given as a companion"), "{alone}");
-        assert!(alone.hint.unwrap().contains("--companion FILE"));
+        assert!(hints::text(alone.hint.as_ref().unwrap()).contains("--companion FILE"));
         for other in profiles.iter().filter(|other| **other != profile) {
             let error = with_companion(&trace_file, &file(other).1).unwrap_err();
             let reason = if profile == "macho-dsym" { "bytes of counters" } else { "is another build" };

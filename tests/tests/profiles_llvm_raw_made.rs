@@ -5,6 +5,7 @@
 
 use end_to_end::llvm_profiles::{Workbench, is_written, many_functions};
 use end_to_end::profiles::{DEMO_A, names};
+use reorder::hints;
 use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_files};
 
 const TEMPORAL: &str = "-O1 -fprofile-generate -ftemporal-profile";
@@ -100,7 +101,7 @@ fn every_mode_gives_the_order_that_the_official_tool_gives() {
                 assert_eq!(full_names(only_trace(&alone)), full_names(trace), "{mode}");
             } else {
                 let error = read(&bench, "run.profraw", &[]).unwrap_err();
-                assert!(error.hint.unwrap().contains("--companion FILE"));
+                assert!(hints::text(error.hint.as_ref().unwrap()).contains("--companion FILE"));
             }
         }
     }
@@ -321,7 +322,10 @@ fn rust_programs_have_the_order_that_the_official_tool_gives() {
     bench.profile("rdemo", "b", "run.profraw");
     let reading = read(&bench, "run.profraw", &[]).unwrap();
     assert_eq!(only_trace(&reading).evidence, Evidence::Counts);
-    assert!(reading.notes[0].hint.as_ref().unwrap().contains("-Cllvm-args=-pgo-temporal-instrumentation"));
+    assert!(
+        hints::text(reading.notes[0].hint.as_ref().unwrap())
+            .contains("-Cllvm-args=-pgo-temporal-instrumentation")
+    );
 }
 
 #[test]

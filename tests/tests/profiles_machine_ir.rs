@@ -4,6 +4,7 @@
 use std::fs;
 
 use end_to_end::profiles::{DEMO_A, names, read_sample, sample};
+use reorder::hints;
 use reorder_trace::{Companions, Evidence, read_files};
 
 #[test]
@@ -28,7 +29,7 @@ fn a_map_given_as_companion_is_used_and_its_lack_told() {
     assert_eq!(names(&reading.traces[0]), DEMO_A);
 
     let error = read_files(&[path], &Companions::default()).unwrap_err();
-    assert!(error.hint.as_ref().unwrap().contains("--dump-section=__llvm_mipmap"), "{error}");
+    assert!(hints::text(error.hint.as_ref().unwrap()).contains("--dump-section=__llvm_mipmap"), "{error}");
     let error = read_files(&[map], &Companions::default()).unwrap_err();
     assert!(error.to_string().contains("a map of functions"), "{error}");
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, sample, ticks};
+use reorder::hints;
 use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_files};
 
 fn compile(compiler: &str, directory: &Path, source: &Path, flags: &[&str]) -> PathBuf {
@@ -178,7 +179,7 @@ fn cut_recordings_and_recordings_without_calls_are_told() {
     std::fs::remove_file(&file).unwrap();
     let error = read_files(&[directory], &Companions::default()).unwrap_err();
     assert!(error.message.contains("no thread of the recording has a call"), "{error}");
-    assert!(error.hint.unwrap().contains("gcc -pg"));
+    assert!(hints::text(error.hint.as_ref().unwrap()).contains("gcc -pg"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use end_to_end::process::{self, succeed};
 use end_to_end::profiles::{DEMO_A, DEMO_B, sample};
 use object::{Object, ObjectSymbol};
+use reorder::hints;
 use reorder_base::address::Address;
 use reorder_trace::{
     Companions, Event, Evidence, Location, Name, NameHash, Trace, read_files, write_llvm_text,
@@ -157,6 +158,6 @@ fn flags_that_keep_all_are_told_where_they_are_needed() {
     assert!(write_llvm_text(&traces).unwrap().notes.is_empty());
     traces.push(long);
     let [note] = write_llvm_text(&traces).unwrap().notes.try_into().unwrap();
-    let hint = note.hint.unwrap();
+    let hint = hints::text(note.hint.as_ref().unwrap());
     assert!(hint.contains("-reservoir-size=101") && hint.contains("-max-trace-length=10001"), "{hint}");
 }

@@ -10,6 +10,7 @@ use std::process::Command;
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample, ticks};
 use end_to_end::workspace;
+use reorder::hints;
 use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_files};
 
 fn try_read(log: &Path, companions: &[&Path]) -> reorder_base::error::Result<Reading> {
@@ -103,7 +104,11 @@ fn stored_logs_hold_their_orders() {
 fn logs_without_a_program_ask_for_it_and_wrong_programs_are_named() {
     let log = sample("xray/basic.log");
     let error = try_read(&log, &[]).unwrap_err();
-    assert!(error.hint.unwrap().contains("--companion INSTRUMENTED_PROGRAM"), "{}", error.message);
+    assert!(
+        hints::text(error.hint.as_ref().unwrap()).contains("--companion INSTRUMENTED_PROGRAM"),
+        "{}",
+        error.message
+    );
     let error = try_read(&log, &[Path::new("/bin/true")]).unwrap_err();
     assert!(error.message.contains("functions by number"), "{error}");
     let scratch = tempfile::tempdir().unwrap();
@@ -305,7 +310,7 @@ fn the_default_filter_of_short_calls_is_told() {
     let reading = read(&logs[0], &[&program]);
     assert!(reading.traces[0].events.len() < DEMO_A.len());
     let note = reading.notes.iter().find(|note| note.message.contains("no call took less than")).unwrap();
-    assert!(note.hint.as_ref().unwrap().contains("func_duration_threshold_us=0"), "{note:?}");
+    assert!(hints::text(note.hint.as_ref().unwrap()).contains("func_duration_threshold_us=0"), "{note:?}");
 }
 
 #[test]
@@ -408,7 +413,7 @@ fn libraries_are_objects_of_their_own_which_llvm_xray_cannot_name() {
     let alone = read(log, &[&program]);
     assert_eq!(names(&alone.traces[0]), ["main"]);
     let note = alone.notes.iter().find(|note| note.message.contains("a shared library")).unwrap();
-    assert!(note.hint.as_ref().unwrap().contains("--companion FIRST.so"), "{note:?}");
+    assert!(hints::text(note.hint.as_ref().unwrap()).contains("--companion FIRST.so"), "{note:?}");
     assert!(
         converted(log, &program).iter().any(|(name, _)| name.contains('#')),
         "llvm-xray names libraries now"

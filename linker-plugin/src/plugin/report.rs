@@ -5,6 +5,7 @@
 use super::abi::Level;
 use super::options::Talk;
 use super::order::Arrangement;
+use crate::hints::{self, Spelling};
 
 /// How many names that were not found are listed, unless all are.
 const EXAMPLES: usize = 3;
@@ -17,7 +18,8 @@ pub(super) fn sentences(arrangement: &Arrangement, talk: Talk) -> Vec<(Level, St
     let mut said = Vec::new();
     let examples = if talk == Talk::Verbose { usize::MAX } else { EXAMPLES };
     for note in arrangement.notes.iter().take(examples) {
-        let hint = note.hint.as_deref().map_or_else(String::new, |hint| format!("; {hint}"));
+        let hint = note.hint.as_ref().and_then(|hint| hints::text(hint, Spelling::Plugin));
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
         said.push((Level::Warning, format!("{note}{hint}")));
     }
     let (found, asked, what) = match (&arrangement.coverage, &arrangement.listed) {

@@ -14,6 +14,7 @@ use super::inputs::{Inputs, Taken};
 use super::options::{Options, Talk};
 use super::order::{Arrangement, Failure, arrange};
 use super::report;
+use crate::hints::{self, Spelling};
 
 /// The output section of what is ordered, where it gets a segment of its own.
 const UNIQUE_SECTION: &std::ffi::CStr = c".text.ordered";
@@ -270,7 +271,8 @@ impl Voice {
 }
 
 fn words(error: &Error) -> String {
-    let hint = error.hint.as_deref().map_or_else(String::new, |hint| format!("; {hint}"));
+    let hint = error.hint.as_ref().and_then(|hint| hints::text(hint, Spelling::Plugin));
+    let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
     format!("{error}{hint}")
 }
 

@@ -149,6 +149,7 @@ mod tests {
     use reorder_layout::configuration::FILE_NAME;
 
     use super::*;
+    use crate::wrapper::talk::hint_of;
 
     #[test]
     fn what_a_program_says_hides_what_all_links_say() {
@@ -205,7 +206,7 @@ mod tests {
             ("[link\n", "offset"),
         ] {
             let error = words(text, "any", &[]).unwrap_err();
-            let told = format!("{error} {}", error.hint.clone().unwrap_or_default());
+            let told = format!("{error} {}", hint_of(&error).unwrap_or_default());
             assert!(told.contains(part) && told.contains(FILE_NAME), "{told}");
         }
     }

@@ -115,6 +115,7 @@ fn hand_on(options: &[OsString], environment: &mut Environment) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wrapper::talk::hint_of;
 
     #[test]
     fn options_are_quoted_behind_those_that_are_there() {
@@ -142,6 +143,6 @@ mod tests {
         assert!(error.to_string().contains("this program itself"), "{error}");
         let error = find(Some(OsStr::new("alpha-gcc")), &environment).unwrap_err();
         assert!(error.to_string().contains("no compiler alpha-gcc in "), "{error}");
-        assert!(error.hint.unwrap().contains("--reorder-driver="));
+        assert!(hint_of(&error).unwrap().contains("--reorder-driver="));
     }
 }

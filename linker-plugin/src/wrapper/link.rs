@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use reorder_report::Report;
 use reorder_trace::link_map::LinkMap;
 
@@ -21,7 +22,7 @@ use super::recorded::Recorded;
 use super::remembered::{Memory, Remembered};
 use super::report::LinkReport;
 use super::route::Route;
-use super::talk::Talk;
+use super::talk::{Talk, hint_of};
 use super::trial;
 use super::workplace::Workplace;
 
@@ -94,7 +95,7 @@ impl OrderedLink<'_> {
             // With `strict` it costs the link, so it has to be true now.
             Some(Remembered::NotOrdered { message, hint, is_unfit }) if !self.options.strict => {
                 let mut error = Error::usage(message);
-                error.hint = hint;
+                error.hint = hint.map(Hint::Advice);
                 Err(if is_unfit { Failure::Unfit(error) } else { Failure::NotOrdered(error) })
             }
             _ => self.through_linker(route, &place, &memory),
@@ -189,7 +190,7 @@ impl OrderedLink<'_> {
             }
             Some(Remembered::NotOrdered { message, hint, is_unfit }) => {
                 let mut error = Error::usage(message);
-                error.hint = hint;
+                error.hint = hint.map(Hint::Advice);
                 let failure = if is_unfit { Failure::Unfit(error) } else { Failure::NotOrdered(error) };
                 return self.deliver_unordered(place, failure);
             }
@@ -271,7 +272,7 @@ impl OrderedLink<'_> {
             reorder_system::write::whole(&self.invocation.directory.join(file), json.as_bytes())
         });
         if let Err(error) = written {
-            self.talk.warning(&format!("the report is not written: {error}"), error.hint.as_deref());
+            self.talk.warning(&format!("the report is not written: {error}"), hint_of(&error).as_deref());
         }
     }
 }
@@ -280,7 +281,7 @@ impl OrderedLink<'_> {
 pub fn warn_not_ordered(talk: Talk, invocation: &Invocation, error: &Error) {
     talk.warning(
         &format!("{} is linked without an order: {error}", invocation.output.display()),
-        error.hint.as_deref(),
+        hint_of(error).as_deref(),
     );
 }
 

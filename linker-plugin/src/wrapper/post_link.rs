@@ -44,7 +44,7 @@ pub fn order_in_place(
     let relocation =
         RelocateOptions { debug: options.debug.map(Into::into).unwrap_or_default(), keep_build_id: false };
     let arrangement = Arrangement::Needed(&layout.order, layout.needed);
-    let applied = apply(&file, &functions, analysis, arrangement, relocation).map_err(as_option)?;
+    let applied = apply(&file, &functions, analysis, arrangement, relocation)?;
     let moved = |address| Address(applied.map.map(address).0);
     let report = LinkReport {
         output: invocation.output.display().to_string(),
@@ -65,12 +65,6 @@ pub fn order_in_place(
     };
     replace(path, &applied.bytes)?;
     Ok((report, applied.bytes))
-}
-
-/// Hints as this program spells them.
-fn as_option(mut error: Error) -> Error {
-    error.hint = error.hint.map(|hint| hint.replace("--debug ", "--reorder-debug="));
-    error
 }
 
 /// Only we use the file until it gets its name, but it may be mapped: it is replaced, not overwritten.

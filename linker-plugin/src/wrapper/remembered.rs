@@ -15,6 +15,7 @@ use super::inputs::{Input, are_same, inputs_of};
 use super::invocation::Invocation;
 use super::link::Failure;
 use super::report::LinkReport;
+use super::talk::hint_of;
 use super::workplace::Workplace;
 
 /// The result of a link.
@@ -130,7 +131,7 @@ impl<'call> Memory<'call> {
         };
         let message = place.spelled(error.to_string().as_bytes(), Path::new("the link"));
         let message = String::from_utf8_lossy(&message).into_owned();
-        self.remember(inputs, Remembered::NotOrdered { message, hint: error.hint.clone(), is_unfit });
+        self.remember(inputs, Remembered::NotOrdered { message, hint: hint_of(error), is_unfit });
     }
 
     fn remember(&self, inputs: Option<Vec<Input>>, remembered: Remembered) {

@@ -5,6 +5,7 @@ use std::io::Write;
 use reorder_base::error::Error;
 
 use super::options::Options;
+use crate::hints::{self, Spelling};
 
 /// Speaks to the user.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,10 +50,16 @@ impl Talk {
     }
 
     fn hint(self, error: &Error) {
-        if let Some(hint) = &error.hint {
+        if let Some(hint) = hint_of(error) {
             say(&format!("hint: {hint}"));
         }
     }
+}
+
+/// What to do about an error, in the wrapper's options.
+#[must_use]
+pub fn hint_of(error: &Error) -> Option<String> {
+    error.hint.as_ref().and_then(|hint| hints::text(hint, Spelling::Wrapper))
 }
 
 fn say(message: &str) {

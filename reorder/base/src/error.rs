@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::hint::Hint;
 use crate::refusal::Refusal;
 
 /// The result of anything that reads or writes files.
@@ -36,7 +37,7 @@ pub struct Error {
     /// Byte offset in `file`.
     pub offset: Option<u64>,
     /// What to do next.
-    pub hint: Option<String>,
+    pub hint: Option<Hint>,
 }
 
 impl Error {
@@ -78,7 +79,7 @@ impl Error {
 
     /// Adds what to do next.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<Hint>) -> Self {
         self.hint = Some(hint.into());
         self
     }

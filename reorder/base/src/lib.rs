@@ -1,4 +1,4 @@
-//! What every crate of reorder shares: addresses, errors and refusals, processors, lines, numbers and hexadecimal
+//! What every crate of reorder shares: addresses, errors, refusals and hints, processors, lines, numbers and hexadecimal
 //! digits of texts, and little-endian words.
 
 #![forbid(unsafe_code)] // the system is asked in reorder-system alone
@@ -7,6 +7,7 @@ pub mod address;
 pub mod address_index;
 pub mod error;
 pub mod hexadecimal;
+pub mod hint;
 pub mod lines;
 pub mod little_endian;
 pub mod numbers;

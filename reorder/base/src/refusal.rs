@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use crate::address::Address;
+use crate::hint::Hint;
 
 /// A global obligation that failed; the whole image is left untouched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,7 +134,7 @@ impl Serialize for RefusalCode {
 }
 
 /// A refusal: the code, the exact reason, the place, and the cure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Refusal {
     /// Which obligation failed.
     pub code: RefusalCode,
@@ -142,12 +143,12 @@ pub struct Refusal {
     /// Where in the image, if the reason has a place.
     pub address: Option<Address>,
     /// What the user can do about it.
-    pub cure: String,
+    pub cure: Hint,
 }
 
 impl Refusal {
     /// A refusal of the whole image.
-    pub fn new(code: RefusalCode, reason: impl Into<String>, cure: impl Into<String>) -> Self {
+    pub fn new(code: RefusalCode, reason: impl Into<String>, cure: impl Into<Hint>) -> Self {
         Self { code, reason: reason.into(), address: None, cure: cure.into() }
     }
 

@@ -34,7 +34,7 @@ pub enum Memory {
 /// A model of memory with the name that reports, baselines and `reorder.toml` use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryModel {
-    /// As in `--model` and `reorder.toml`.
+    /// As users write it, such as `linux-4k`.
     pub name: String,
     /// A description of a few words.
     pub title: String,
@@ -46,7 +46,7 @@ pub struct MemoryModel {
 /// A model that comes with the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// As in `--model`, `--memory` and `reorder.toml`.
+    /// As users write it, such as `linux-4k`.
     pub name: &'static str,
     /// A description of a few words.
     pub title: &'static str,

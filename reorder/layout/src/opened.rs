@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::memory::{self, Memory, MemoryModel};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::hint::Hint;
 use reorder_base::processor::Processor;
 use reorder_base::refusal::Refusal;
 use reorder_image::elf::analysis::Analysis;
@@ -61,15 +62,15 @@ pub enum OpenedImage<'data> {
     MachO(Box<MachOImage<'data>>),
 }
 
-/// Refuses `--arch` for files that are not Mach-O.
+/// Refuses the choice of an architecture in files that are not Mach-O.
 ///
 /// # Errors
 /// When an architecture is asked for.
 pub fn refuse_architecture(architecture: Option<&str>) -> Result<()> {
     match architecture {
         None => Ok(()),
-        Some(_) => Err(Error::usage("--arch applies only to Mach-O files")
-            .with_hint("leave --arch out: an ELF file has one image")),
+        Some(_) => Err(Error::usage("an ELF file has one image, so no architecture can be chosen")
+            .with_hint(Hint::LeaveOutArchitecture)),
     }
 }
 

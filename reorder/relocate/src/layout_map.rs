@@ -28,6 +28,7 @@ use crate::address_map::{AddressMap, Move};
 use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::{Error, Result};
 use reorder_base::hexadecimal::{decode, encode};
+use reorder_base::hint::{Hint, MapHint};
 
 const FIRST_LINE: &str = "# reorder map 1";
 
@@ -89,7 +90,7 @@ impl LayoutMap {
             digest if digest == self.new_digest => Ok(Side::New),
             digest if digest == self.old_digest => Ok(Side::Old),
             _ => Err(Error::usage("this map belongs to another image (its digests match neither side)")
-                .with_hint("give the map that `reorder apply --map` wrote together with this image")),
+                .with_hint(Hint::Map(MapHint::OfImage))),
         }
     }
 
@@ -230,7 +231,7 @@ impl LayoutMap {
         let is_cut = stated_lines.is_some_and(|stated: usize| stated != lines) || !text.ends_with(b"\n");
         match is_cut {
             true => Err(Error::malformed(offset, "the end of the map, or some of its lines, are missing")
-                .with_hint("copy it again from where `reorder apply --map` wrote it")),
+                .with_hint(Hint::Map(MapHint::Whole))),
             false => Ok(map),
         }
     }

@@ -13,6 +13,7 @@ pub mod elf;
 pub mod layout_map;
 pub mod ledger;
 pub mod macho;
+pub mod warning;
 
 use debug::DebugPolicy;
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::{Hint, RunPurpose};
 use reorder_base::processor::Processor;
 use reorder_image::elf::file::ElfFile;
 use reorder_system::arch;
@@ -17,37 +18,17 @@ pub fn check_host() -> Result<()> {
         return Ok(());
     }
     Err(Error::usage(format!("programs are recorded on x86-64 and AArch64, and this reorder is for {HOST}"))
-        .with_hint(format!("on {HOST}, {OTHER_RECORDERS}")))
+        .with_hint(Hint::OtherRecorder {
+            advice: format!("on {HOST}, use a recorder that runs there and whose traces can be read"),
+        }))
 }
 
-/// The purpose of running a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// Record which functions run first.
-    Record,
-    /// Count faults and take times.
-    Measure,
-    /// Compare an original with its result.
-    Check,
-}
-
-impl Purpose {
-    /// As a command, and with an `s`.
-    fn verb(self) -> &'static str {
-        match self {
-            Self::Record => "record",
-            Self::Measure => "measure",
-            Self::Check => "check",
-        }
-    }
-
-    /// What can be done here instead with a program for another processor.
-    fn other_way(self) -> &'static str {
-        match self {
-            Self::Record => OTHER_RECORDERS,
-            Self::Measure => "simulate its startup: reorder simulate --help",
-            Self::Check => "leave out --check, and compare both where they run",
-        }
+/// What is done with a program.
+fn verb(purpose: RunPurpose) -> &'static str {
+    match purpose {
+        RunPurpose::Record => "record",
+        RunPurpose::Measure => "measure",
+        RunPurpose::Check => "check",
     }
 }
 
@@ -55,26 +36,25 @@ impl Purpose {
 ///
 /// # Errors
 /// Images for another processor.
-pub fn check(processor: Processor, purpose: Purpose) -> Result<()> {
+pub fn check(processor: Processor, purpose: RunPurpose) -> Result<()> {
     if arch::PROCESSOR == Some(processor) {
         return Ok(());
     }
-    let (verb, other_way) = (purpose.verb(), purpose.other_way());
-    let there = |name: &str| format!("{verb} it on {name} with a reorder built for it, or {other_way}");
-    let (name, cure) = match processor {
-        Processor::X86_64 => ("x86-64", there("x86-64")),
-        Processor::Aarch64 => ("AArch64", there("AArch64")),
-        Processor::Other => ("another processor", other_way.to_owned()),
+    let name = match processor {
+        Processor::X86_64 => Some("x86-64"),
+        Processor::Aarch64 => Some("AArch64"),
+        Processor::Other => None,
     };
-    Err(Error::usage(format!("this image is for {name}, and this reorder {verb}s what is for {HOST}"))
-        .with_hint(cure))
+    let (shown, verb) = (name.unwrap_or("another processor"), verb(purpose));
+    Err(Error::usage(format!("this image is for {shown}, and this reorder {verb}s what is for {HOST}"))
+        .with_hint(Hint::OtherSystem { processor: name, purpose }))
 }
 
 /// Refuses a program for another processor before the system hands it to an emulator.
 ///
 /// # Errors
 /// ELF programs for another processor; the caller's start of the program reports all other errors.
-pub fn check_program(path: &Path, purpose: Purpose) -> Result<()> {
+pub fn check_program(path: &Path, purpose: RunPurpose) -> Result<()> {
     let Ok(bytes) = map_image(path) else { return Ok(()) };
     match ElfFile::parse_any_processor(&bytes) {
         Ok(file) => check(file.processor, purpose).map_err(|error| error.in_file(path)),
@@ -88,6 +68,3 @@ const HOST: &str = match arch::PROCESSOR {
     Some(Processor::Aarch64) => "AArch64",
     _ => std::env::consts::ARCH,
 };
-
-const OTHER_RECORDERS: &str =
-    "use a recorder that runs there and whose traces can be read (reorder traces --help)";

@@ -5,15 +5,16 @@ use std::io::Read as _;
 use std::path::Path;
 
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::{Hint, RecordedUse};
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::macho::is_macho;
 
-/// Refuses a Mach-O file as a program to run: this is Linux. `next` makes the next command from the file's
-/// name, quoted for a shell, to type once its runs were recorded where it runs.
+/// Refuses a Mach-O file as a program to run: this is Linux. `then` is what its traces are for, once they were recorded
+/// where it runs.
 ///
 /// # Errors
 /// Mach-O files; the caller's start of the program reports unreadable files.
-pub fn check(program: &Path, next: impl FnOnce(&str) -> String) -> Result<()> {
+pub fn check(program: &Path, then: RecordedUse) -> Result<()> {
     /// As much as [`is_macho`] looks at.
     const HEAD_BYTES: u64 = 8;
     let mut head = Vec::new();
@@ -22,10 +23,10 @@ pub fn check(program: &Path, next: impl FnOnce(&str) -> String) -> Result<()> {
         return Ok(());
     }
     let name = program.to_string_lossy();
-    let next = next(&shlex::try_quote(&name).unwrap_or_else(|_| name.as_ref().into()));
+    let program_name = shlex::try_quote(&name).unwrap_or_else(|_| name.as_ref().into()).into_owned();
     Err(Error::usage("this is a Mach-O program, which this system cannot run")
         .in_file(program)
-        .with_hint(format!("record its startup where it runs (GUIDE.md, Ship an app), then: {next}")))
+        .with_hint(Hint::RecordElsewhere { program: program_name, then }))
 }
 
 /// Whether an image is only ever loaded by others: position-independent, not marked as a program, and without an
@@ -45,11 +46,6 @@ pub fn is_library(file: &ElfFile<'_>) -> bool {
     })
 }
 
-/// The command that moves the functions of a program that cannot be run here.
-pub fn apply_command(program: &str) -> String {
-    format!("reorder apply {program} -t TRACES -o FILE")
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
@@ -64,16 +60,14 @@ mod tests {
             [(&b"\xcf\xfa\xed\xfe\x0c\0\0\x01"[..], true), (b"\x7fELF", false), (b"", false)]
         {
             std::fs::write(&program, head).unwrap();
-            let checked = check(&program, apply_command);
+            let checked = check(&program, RecordedUse::Apply);
             assert_eq!(checked.is_err(), is_refused, "{head:?}");
             if let Err(error) = checked {
-                let hint = error.hint.unwrap();
-                assert!(
-                    hint.ends_with(&format!("reorder apply '{}' -t TRACES -o FILE", program.display())),
-                    "{hint}"
-                );
+                let quoted = format!("'{}'", program.display());
+                let wanted = Hint::RecordElsewhere { program: quoted, then: RecordedUse::Apply };
+                assert_eq!(error.hint, Some(wanted));
             }
         }
-        assert!(check(&directory.path().join("missing"), apply_command).is_ok());
+        assert!(check(&directory.path().join("missing"), RecordedUse::Apply).is_ok());
     }
 }

@@ -91,10 +91,10 @@ mod tests {
             fs::write(&path, content).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let hint = explain(&path, io::Error::from_raw_os_error(number)).hint.unwrap();
-            assert!(hint.contains(expected), "{hint}");
+            assert!(hint.advice().unwrap().contains(expected), "{hint:?}");
         }
         let hint = explain(directory.path(), io::Error::from_raw_os_error(libc::EACCES)).hint.unwrap();
-        assert!(hint.contains("a directory"), "{hint}");
+        assert!(hint.advice().unwrap().contains("a directory"), "{hint:?}");
         let missing = explain(&directory.path().join("none"), io::Error::from_raw_os_error(libc::ENOENT));
         assert_eq!(missing.hint, None);
     }

@@ -15,6 +15,8 @@ pub struct AppliedFile {
     pub bytes: Vec<u8>,
     /// What moved, in all images together.
     pub summary: ApplySummary,
+    /// What the file lacks or needs again, in words.
+    pub warnings: Vec<String>,
     /// Whether no function moved in any image.
     pub is_unchanged: bool,
     /// The map of each image that moved, with its processor's name; empty unless maps are requested.

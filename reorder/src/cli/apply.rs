@@ -113,6 +113,8 @@ struct ApplyReport<'run> {
     left: &'run [LeftImage],
     #[serde(flatten)]
     summary: &'run ApplySummary,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'run [String],
 }
 
 impl Report for ApplyReport<'_> {
@@ -231,8 +233,8 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     let mut applied = applied.map_err(|error| error.in_file(&arguments.image))?;
     let options = ReplaceOptions { in_place: arguments.in_place };
     let one_way = is_one_way(arguments, &applied.maps)?;
-    applied.summary.warnings.extend(one_way.map(str::to_owned));
-    applied.summary.warnings.extend(packages::warning(output));
+    applied.warnings.extend(one_way.map(str::to_owned));
+    applied.warnings.extend(packages::warning(output));
     let maps = arguments.map.as_deref().map(|path| map_files(path, &applied.maps)).unwrap_or_default();
     maps.iter().try_fold(kept, |kept, (path, _)| kept.writes("map", path, "give another --map FILE"))?;
     // Dropped after the files: a signal that ended this process earlier would leave them beside their destinations.
@@ -247,7 +249,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     mapped.unchanged()?;
     let warnings = together(files)?;
     warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
-    applied.summary.warnings.iter().for_each(|warning| context.talk.warning(warning, None));
+    applied.warnings.iter().for_each(|warning| context.talk.warning(warning, None));
     context.print(&ApplyReport {
         output: output.display().to_string(),
         file_bytes: applied.bytes.len(),
@@ -256,6 +258,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
         checks: &checks,
         left: &applied.left,
         summary: &applied.summary,
+        warnings: &applied.warnings,
     })?;
     Ok(status_of(&applied.left))
 }

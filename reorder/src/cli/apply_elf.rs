@@ -8,6 +8,7 @@ use crate::cli::applied::AppliedFile;
 use crate::cli::apply_blocks::with_blocks;
 use crate::cli::arrangement::{ArrangementArguments, Wanted};
 use crate::cli::context::Context;
+use crate::warnings;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::refusal::RefusalCode;
 use reorder_image::elf::analysis::Analysis;
@@ -126,7 +127,8 @@ pub fn apply_elf(
 fn finished(applied: Applied, before: &[u8], maps: Vec<(&'static str, LayoutMap)>) -> AppliedFile {
     let is_unchanged = applied.bytes == before;
     let Applied { bytes, summary, .. } = applied;
-    AppliedFile { bytes, summary, is_unchanged, maps, left: Vec::new() }
+    let warnings = summary.warnings.iter().map(warnings::text).collect();
+    AppliedFile { bytes, summary, warnings, is_unchanged, maps, left: Vec::new() }
 }
 
 /// Whether the image is refused because too little of its code is known for functions to move.

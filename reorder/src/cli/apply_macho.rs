@@ -5,6 +5,8 @@ use std::path::Path;
 use crate::cli::applied::{AppliedFile, LeftImage, joined};
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
+use crate::hints;
+use crate::warnings;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
@@ -43,22 +45,22 @@ pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -
     }
     let is_universal = all.len() > 1;
     let mut images = vec![None; all.len()];
-    let (mut maps, mut summaries, mut left, mut refused) = (Vec::new(), Vec::new(), Vec::new(), None);
+    let (mut maps, mut summaries, mut said) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut left, mut refused) = (Vec::new(), None);
     for (slice, image) in all.iter().zip(&mut images).filter(|(slice, _)| is_wanted(slice)) {
         let name = slice.architecture.unwrap_or("an unknown processor");
         match apply_slice(request, &bytes[slice.range.clone()], context) {
-            Ok((mut applied, map)) => {
+            Ok((applied, map)) => {
                 maps.extend(map.map(|map| (name, map)));
-                if is_universal {
-                    // Each image has a signature of its own.
-                    let warnings = &mut applied.summary.warnings;
-                    warnings.iter_mut().for_each(|warning| *warning = format!("{name}: {warning}"));
-                }
+                // Each image of a universal file has a signature of its own.
+                let place = if is_universal { format!("{name}: ") } else { String::new() };
+                let told = applied.summary.warnings.iter().map(warnings::text);
+                said.extend(told.map(|warning| format!("{place}{warning}")));
                 summaries.push(applied.summary);
                 *image = (!applied.map.is_identity()).then_some(applied.bytes);
             }
             Err(error) if is_universal && matches!(error.kind, ErrorKind::Refused(_)) => {
-                let hint = error.hint.clone();
+                let hint = error.hint.as_ref().map(hints::text);
                 context
                     .talk
                     .warning(&format!("the image for {name} stays as it is: {error}"), hint.as_deref());
@@ -71,7 +73,8 @@ pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -
     let is_unchanged = images.iter().all(Option::is_none);
     match (summaries.into_iter().reduce(joined), refused) {
         (Some(summary), _) => {
-            Ok(AppliedFile { bytes: replace(bytes, &all, images)?, summary, is_unchanged, maps, left })
+            let bytes = replace(bytes, &all, images)?;
+            Ok(AppliedFile { bytes, summary, warnings: said, is_unchanged, maps, left })
         }
         (None, Some(error)) => Err(error),
         (None, None) => Err(Error::usage("the file has no image whose functions can be moved")

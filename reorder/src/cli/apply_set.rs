@@ -37,6 +37,8 @@ struct SetImage {
     left_out: Option<String>,
     #[serde(flatten)]
     summary: Option<ApplySummary>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -151,7 +153,7 @@ pub(super) fn run(
     }
     phase.finish(&format!("{} of {} images", moved.len(), images.len()));
     for (_, output, applied) in &mut moved {
-        applied.summary.warnings.extend(packages::warning(output));
+        applied.warnings.extend(packages::warning(output));
     }
     let set = StagedSet { program, directory, name: &name, libraries: &libraries };
     let originals: Vec<&MappedImage> = std::iter::once(&mapped).chain(&inputs).collect();
@@ -161,17 +163,16 @@ pub(super) fn run(
     originals.into_iter().try_for_each(MappedImage::unchanged)?;
     let warnings = write_all(&set, kept, &moved)?;
     warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
-    let summaries = moved.iter().flat_map(|(.., applied)| &applied.summary.warnings);
-    summaries.for_each(|warning| context.talk.warning(warning, None));
-    let outputs: Vec<(PathBuf, PathBuf, ApplySummary)> =
-        moved.into_iter().map(|(image, output, applied)| (image, output, applied.summary)).collect();
+    let lacks = moved.iter().flat_map(|(.., applied)| &applied.warnings);
+    lacks.for_each(|warning| context.talk.warning(warning, None));
     let rows = images.into_iter().map(|(image, left_out)| {
-        let found = outputs.iter().find(|(path, ..)| *path == image);
+        let found = moved.iter().find(|(path, ..)| *path == image);
         SetImage {
             image: image.display().to_string(),
             output: found.map(|(_, output, _)| output.display().to_string()),
             left_out,
-            summary: found.map(|(_, _, summary)| summary.clone()),
+            summary: found.map(|(.., applied)| applied.summary.clone()),
+            warnings: found.map(|(.., applied)| applied.warnings.clone()).unwrap_or_default(),
         }
     });
     context.print(&SetReport {

@@ -7,6 +7,7 @@ use crate::cli::applied::{AppliedFile, LeftImage, joined};
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
 use crate::cli::apply_macho::{MachORequest, apply_file};
 use crate::cli::context::Context;
+use crate::hints;
 use crate::wheel::Wheel;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::macho::is_macho;
@@ -28,7 +29,7 @@ pub(super) fn apply_wheel(
     let wheel = Wheel::open(bytes)?;
     let mut replaced = BTreeMap::new();
     let mut total = ApplySummary::default();
-    let (mut left, mut first_reason) = (Vec::new(), None);
+    let (mut left, mut warnings, mut first_reason) = (Vec::new(), Vec::new(), None);
     for name in wheel.names() {
         let path = Path::new(name);
         let applied = wheel.read(name, Some(HEAD_BYTES)).and_then(|head| {
@@ -51,6 +52,7 @@ pub(super) fn apply_wheel(
                     inner.map(|image| LeftImage { image: format!("{name} ({})", image.image), ..image }),
                 );
                 total = joined(total, applied.summary);
+                warnings.extend(applied.warnings);
                 if !applied.is_unchanged {
                     replaced.insert(name.to_owned(), applied.bytes);
                 }
@@ -58,7 +60,10 @@ pub(super) fn apply_wheel(
             Err(error)
                 if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_) | ErrorKind::Malformed) =>
             {
-                context.talk.warning(&format!("{name} stays as it is: {error}"), error.hint.as_deref());
+                context.talk.warning(
+                    &format!("{name} stays as it is: {error}"),
+                    error.hint.as_ref().map(hints::text).as_deref(),
+                );
                 left.push(LeftImage::new(name, &error));
                 first_reason.get_or_insert(error);
             }
@@ -73,5 +78,5 @@ pub(super) fn apply_wheel(
     }
     let is_unchanged = replaced.is_empty();
     let bytes = if is_unchanged { bytes.to_vec() } else { wheel.replace(&replaced)? };
-    Ok(AppliedFile { bytes, summary: total, is_unchanged, maps: Vec::new(), left })
+    Ok(AppliedFile { bytes, summary: total, warnings, is_unchanged, maps: Vec::new(), left })
 }

@@ -9,10 +9,11 @@ use clap::Args;
 use crate::cli::context::Context;
 use crate::wheel::is_archive;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::RunPurpose;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::macho::is_macho;
 use reorder_run::check::{CheckRequest, CheckedRun, Trial, check};
-use reorder_run::processor::{self, Purpose};
+use reorder_run::processor;
 use reorder_run::runnable::is_library;
 
 /// The runs that compare original and result.
@@ -67,7 +68,7 @@ impl CheckArguments {
                 "leave out --check, and run the tests of the package with the new wheel",
             );
         }
-        processor::check_program(path, Purpose::Check)?;
+        processor::check_program(path, RunPurpose::Check)?;
         match ElfFile::parse(bytes) {
             Ok(file) if is_library(&file) => refused(
                 "a library",

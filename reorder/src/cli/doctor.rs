@@ -72,7 +72,7 @@ pub fn run(arguments: &DoctorArguments, context: &Context) -> Result<ExitStatus>
 }
 
 fn machine_checks() -> Result<Vec<Check>> {
-    let abilities = measure::abilities()?;
+    let abilities = measure::abilities("--version")?;
     Ok(vec![tracing(abilities), touched_pages(abilities), page_cache(), sampling()])
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::cli::inspect_macho;
+use crate::hints;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
@@ -59,7 +60,7 @@ pub(super) fn image_checks(path: &Path) -> Vec<Check> {
     look_at(path).unwrap_or_else(|error| {
         let check = Check::failed("read the image", error.to_string());
         vec![match error.hint {
-            Some(hint) => check.hint(hint),
+            Some(hint) => check.hint(hints::text(&hint)),
             None => check,
         }]
     })
@@ -83,7 +84,7 @@ fn look_at(path: &Path) -> Result<Vec<Check>> {
         Ok(analysis) => analysis,
         Err(Error { kind: ErrorKind::Refused(refusal), .. }) => {
             let check = Check::failed("move its functions", refusal.to_string());
-            return Ok(vec![check.hint(refusal.cure), linked_by(linker)]);
+            return Ok(vec![check.hint(hints::text(&refusal.cure)), linked_by(linker)]);
         }
         Err(error) => return Err(error),
     };

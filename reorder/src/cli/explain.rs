@@ -8,6 +8,7 @@ use crate::cli::context::Context;
 use crate::cli::scenarios_input::{ScenariosInput, Starts};
 use crate::exit_status::ExitStatus;
 use crate::explain::{ExplainReport, Explainer, Knowledge, find};
+use crate::hints;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_image::functions::{FunctionIndex, FunctionTable};
@@ -124,7 +125,7 @@ fn analysis<'image>(
             Ok(None)
         }
         Err(Stays::Refused(refusal)) => {
-            limits.push(format!("the image is not relocated: {refusal}; {}", refusal.cure));
+            limits.push(format!("the image is not relocated: {refusal}; {}", hints::text(&refusal.cure)));
             Ok(None)
         }
     }

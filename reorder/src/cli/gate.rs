@@ -16,6 +16,7 @@ use crate::gate::{
     Baseline, Comparison, Compression, GateReport, Limits, Outcome, Remark, Startup, Subject, figures,
     given_up, judge, unjudged,
 };
+use crate::hints;
 use reorder_base::error::{Error, Result};
 use reorder_image::functions::{Function, FunctionTable};
 use reorder_layout::opened::{OpenedImage, Stays};
@@ -317,7 +318,7 @@ fn pinned(
         Err(Stays::Refused(refusal)) => {
             remarks.push(Remark {
                 cause: format!("pinned functions are not counted: {refusal}"),
-                next: Some(refusal.cure.clone()),
+                next: Some(hints::text(&refusal.cure)),
             });
             Ok(None)
         }

@@ -8,6 +8,7 @@ use crate::cli::context::Context;
 use crate::cli::measure::{parse_confidence, request_of};
 use crate::cli::scenarios_input::Configured;
 use crate::gate::{Check, Limits, Remark, has_measured_limit, measured_checks};
+use crate::hints;
 use reorder_base::error::{Error, Result};
 use reorder_run::measure::{self, MeasureRequest, StartKind, sign_test};
 
@@ -53,6 +54,7 @@ impl GateMeasured {
             new: Some(image.to_path_buf()),
             start: if self.warm { StartKind::Warm } else { StartKind::Cold },
             confidence: self.confidence / 100.0,
+            wording: hints::text,
             ..MeasureRequest::default()
         };
         let scenarios: Vec<_> = configured

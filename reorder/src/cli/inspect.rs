@@ -9,7 +9,9 @@ use serde::Serialize;
 use crate::cli::apply::pins_text;
 use crate::cli::context::Context;
 use crate::cli::inspect_macho;
+use crate::cli::refusal;
 use crate::exit_status::ExitStatus;
+use crate::hints;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::hexadecimal;
 use reorder_base::refusal::Refusal;
@@ -55,6 +57,7 @@ pub struct InspectArguments {
 struct InspectReport {
     image: String,
     is_movable: bool,
+    #[serde(serialize_with = "refusal::serialize")]
     refusal: Option<Refusal>,
     build_id: Option<String>,
     #[serde(flatten)]
@@ -85,7 +88,7 @@ impl Report for InspectReport {
     fn text(&self) -> String {
         let mut text = match &self.refusal {
             None => format!("{}: can be moved\n", self.image),
-            Some(refusal) => format!("{}: {refusal}\n  cure: {}\n", self.image, refusal.cure),
+            Some(refusal) => format!("{}: {refusal}\n  cure: {}\n", self.image, hints::text(&refusal.cure)),
         };
         let Some(facts) = &self.facts else { return text };
         let percent = |part: u64| format!("{:.2} %", part as f64 * 100.0 / facts.text_bytes.max(1) as f64);

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::cli::apply::pins_text;
+use crate::cli::refusal;
+use crate::hints;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::hexadecimal;
 use reorder_base::refusal::Refusal;
@@ -31,6 +33,7 @@ pub struct MachOInspectReport {
 #[derive(Serialize)]
 struct ImageReport {
     architecture: &'static str,
+    #[serde(serialize_with = "refusal::serialize")]
     refusal: Option<Refusal>,
     uuid: Option<String>,
     #[serde(flatten)]
@@ -64,7 +67,9 @@ impl Report for MachOInspectReport {
             };
             match &image.refusal {
                 None => _ = writeln!(text, "{name}: can be moved"),
-                Some(refusal) => _ = writeln!(text, "{name}: {refusal}\n  cure: {}", refusal.cure),
+                Some(refusal) => {
+                    _ = writeln!(text, "{name}: {refusal}\n  cure: {}", hints::text(&refusal.cure))
+                }
             }
             if let Some(facts) = &image.facts {
                 text.push_str(&facts.text(self.shown));

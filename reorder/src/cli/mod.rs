@@ -48,6 +48,7 @@ pub mod optimize;
 mod optimize_page;
 pub mod record;
 mod record_scenarios;
+pub mod refusal;
 pub mod relocate_args;
 pub mod report;
 pub mod schema;

@@ -16,9 +16,11 @@ use crate::cli::optimize_page::pending_page;
 use crate::cli::relocate_args::RelocateArguments;
 use crate::cli::report::PAGE_NAME;
 use crate::exit_status::ExitStatus;
+use crate::hints;
 use crate::optimize_report::{OptimizeReport, OptimizedRun, SimulatedPages};
 use crate::packages;
 use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::hint::{RecordedUse, RunPurpose};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
@@ -32,7 +34,7 @@ use reorder_relocate::apply::{Applied, Arrangement};
 use reorder_report::table::grouped;
 use reorder_run::check::{CheckRequest, CheckedRun, Trial, TrialFile};
 use reorder_run::measure::{self, MeasureRequest, Measurement};
-use reorder_run::processor::{self, Purpose};
+use reorder_run::processor;
 use reorder_run::record::{self, Ending, RecordRequest, RecordedTrace};
 use reorder_run::runnable;
 use reorder_system::interruption::Interruption;
@@ -107,8 +109,8 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
         let images = std::iter::once(image).chain(&arguments.output);
         KeptFiles::default().reads("an image", images).writes("page", page, PAGE_NAME)?;
     }
-    runnable::check(image, runnable::apply_command)?;
-    processor::check_program(image, Purpose::Record)?;
+    runnable::check(image, RecordedUse::Apply)?;
+    processor::check_program(image, RunPurpose::Record)?;
     let mapped = map_image(image)?;
     let report = optimize(arguments, context, &mapped, runs).map_err(|error| error.in_file(image))?;
     if report.total.new_faults > report.total.old_faults {
@@ -335,6 +337,7 @@ fn measure_starts(
             arguments: start.arguments.clone(),
             rounds: arguments.measure_runs,
             time_limit: Duration::from_secs(arguments.time_limit),
+            wording: hints::text,
             ..MeasureRequest::default()
         };
         match measure::measure(&request, &|| phase.step()) {
@@ -351,9 +354,10 @@ fn measure_starts(
                 )));
             }
             Err(error) => {
-                context
-                    .talk
-                    .warning(&format!("`{}` is not measured: {error}", start.shown), error.hint.as_deref());
+                context.talk.warning(
+                    &format!("`{}` is not measured: {error}", start.shown),
+                    error.hint.as_ref().map(hints::text).as_deref(),
+                );
                 reports.push(None);
             }
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::shared_args::SharedArguments;
+use crate::hints;
 use reorder_base::error::Error;
 use reorder_report::visible::visible;
 
@@ -41,7 +42,7 @@ impl Talk {
     pub fn error(&self, error: &Error) {
         self.say(Some(("error", Color::Red)), &error.to_string());
         if let Some(hint) = &error.hint {
-            self.say(Some(("hint", Color::Cyan)), hint);
+            self.say(Some(("hint", Color::Cyan)), &hints::text(hint));
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cli::talk::Talk;
+use crate::hints;
 use reorder_base::error::{Error, Result};
 use reorder_image::functions::FunctionTable;
 use reorder_trace::{Companions, ImageIdentity, Note, ResolvedTraces, Resolver, Trace, TraceFiles};
@@ -159,7 +160,7 @@ pub(super) fn tell_notes(notes: &[Note], talk: &Talk) {
         let times = told.entry(&note.message).or_default();
         *times += 1;
         match *times <= SAME_NOTES {
-            true => talk.warning(&note.to_string(), note.hint.as_deref()),
+            true => talk.warning(&note.to_string(), note.hint.as_ref().map(hints::text).as_deref()),
             false => talk.detail(&note.to_string()),
         }
     }

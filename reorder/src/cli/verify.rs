@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cli::context::Context;
 use crate::cli::verify_wheel::verify_wheels;
 use crate::exit_status::ExitStatus;
+use crate::remarks;
 use crate::wheel::is_archive;
 use reorder_base::error::Result;
 use reorder_report::Report;
@@ -52,26 +53,35 @@ pub fn run(arguments: &VerifyArguments, context: &Context) -> Result<ExitStatus>
     }
     let report = verify(&old, &new, options).map_err(|error| error.in_file(&arguments.old))?;
     old.unchanged().and_then(|()| new.unchanged())?;
-    context.print(&Verification(&report))?;
+    context.print(&Verification::of(&report))?;
     Ok(if report.is_proven() { ExitStatus::Success } else { ExitStatus::Finding })
 }
 
 /// What a verification found, as this command reports it.
 #[derive(Serialize)]
-#[serde(transparent)]
-struct Verification<'report>(&'report VerifyReport);
+struct Verification<'report> {
+    #[serde(flatten)]
+    report: &'report VerifyReport,
+    remarks: Vec<String>,
+}
+
+impl<'report> Verification<'report> {
+    fn of(report: &'report VerifyReport) -> Self {
+        Self { report, remarks: report.remarks.iter().map(remarks::text).collect() }
+    }
+}
 
 impl Report for Verification<'_> {
     const COMMAND: &'static str = "verify";
 
     fn text(&self) -> String {
         let mut table = Table::new(["check", "count", ""]);
-        let report = self.0;
+        let report = self.report;
         for summary in &report.checks {
             table.row([summary.check.title().to_owned(), grouped(summary.count), summary.unit.to_owned()]);
         }
         let mut text = if report.checks.is_empty() { String::new() } else { table.render() };
-        for remark in &report.remarks {
+        for remark in &self.remarks {
             text.push_str(&format!("note: {remark}\n"));
         }
         for difference in &report.differences {

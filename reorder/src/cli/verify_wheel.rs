@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::remarks;
 use crate::wheel::proof::compare;
 use reorder_base::error::Result;
 use reorder_report::Report;
@@ -14,6 +15,7 @@ struct WheelImage {
     image: String,
     #[serde(flatten)]
     report: VerifyReport,
+    remarks: Vec<String>,
 }
 
 /// The images of two wheels, and their other differences.
@@ -39,7 +41,8 @@ pub(super) fn verify_wheels(old: &[u8], new: &[u8], options: VerifyOptions) -> R
     let mut images = Vec::new();
     let wheel_differences = compare(old, new, |name, old, new| match verify(old, new, options) {
         Ok(report) => {
-            images.push(WheelImage { image: name.to_owned(), report });
+            let remarks = report.remarks.iter().map(remarks::text).collect();
+            images.push(WheelImage { image: name.to_owned(), report, remarks });
             Ok(None)
         }
         Err(error) => {
@@ -55,7 +58,7 @@ impl Report for WheelReport {
     fn text(&self) -> String {
         let mut table = Table::new(["image", "functions", "moved", ""]);
         let mut differences = String::new();
-        for WheelImage { image, report } in &self.images {
+        for WheelImage { image, report, .. } in &self.images {
             let verdict = if report.is_proven() { "proven" } else { "not proven" };
             table.row([image.clone(), grouped(report.functions), grouped(report.moved), verdict.to_owned()]);
             for difference in &report.differences {

@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(found("ns::").unwrap(), [1, 3]);
         assert_eq!(found("0x12ff").unwrap(), [2]);
         let error = found("pasre").unwrap_err();
-        assert!(error.hint.unwrap().contains("parse"));
+        assert!(error.hint.unwrap().advice().unwrap().contains("parse"));
         let hint = odd_hint();
         assert!(!hint.chars().any(char::is_control) && hint.len() < 2000, "{hint}");
         assert!(found("0x9999").is_err() && found("0xzz").is_err());
@@ -129,6 +129,6 @@ mod tests {
     fn odd_hint() -> String {
         let long = [b"x\x1b[31m".as_slice(), &[b'y'; 65_000]].concat();
         let functions = FunctionTable::from_named_ranges([(Address(0x1000), 16, long.as_slice())]);
-        find("absent", &functions).unwrap_err().hint.unwrap()
+        find("absent", &functions).unwrap_err().hint.unwrap().advice().unwrap().to_owned()
     }
 }

@@ -1,5 +1,6 @@
 //! Which functions `reorder apply` could not move, and why.
 
+use crate::hints;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::pins::Pin;
 use reorder_layout::opened::{OpenedImage, Stays};
@@ -19,7 +20,7 @@ pub(super) fn pins(image: &OpenedImage<'_>, functions: &FunctionTable<'_>) -> Pi
                                             have to stay."
             .to_owned()),
         Ok(Err(Stays::Refused(refusal))) => {
-            Err(format!("No function of this image is moved. {refusal}; {}.", refusal.cure))
+            Err(format!("No function of this image is moved. {refusal}; {}.", hints::text(&refusal.cure)))
         }
         Err(error) => Err(format!("The image could not be analysed: {error}.")),
     }

@@ -56,8 +56,8 @@ pub fn map_image(path: &Path) -> Result<MappedImage> {
 }
 
 impl MappedImage {
-    /// Fails if the file is no longer the one that was mapped. Called before an output takes its name: with `--in-place` the
-    /// output would otherwise overwrite what another process has just written.
+    /// Fails if the file is no longer the one that was mapped. Called before an output takes its name: if that is the
+    /// input's, it would otherwise overwrite what another process has just written.
     ///
     /// # Errors
     /// The file was written, replaced or removed since it was mapped.

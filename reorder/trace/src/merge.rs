@@ -10,6 +10,7 @@ use layout_algos::sample::{Priority, Sample};
 
 use super::{Draw, Strata, Trace, identity_of, text};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::{Hint, SampledGroups};
 
 /// What is kept of merged traces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,16 +75,15 @@ impl Merge {
                 trace.label(),
                 draw.seed
             ))
-            .with_hint(format!("merge samples of one seed: reorder traces merge --seed {}", draw.seed)));
+            .with_hint(Hint::MergeSeed(draw.seed)));
         }
         if draw.is_some_and(|draw| draw.strata != self.strata) {
-            let (drawn, option) = match self.strata {
-                Strata::Image => ("command line", "--each command"),
-                Strata::Command => ("image", "--each image"),
+            let (drawn, groups) = match self.strata {
+                Strata::Image => ("command line", SampledGroups::Command),
+                Strata::Command => ("image", SampledGroups::Image),
             };
             let message = format!("{} is of a sample that was drawn of each {drawn}", trace.label());
-            return Err(Error::usage(message)
-                .with_hint(format!("merge samples of one kind: reorder traces merge {option}")));
+            return Err(Error::usage(message).with_hint(Hint::MergeStrata(groups)));
         }
         self.given += 1;
         self.weightless += u64::from(trace.weight == 0);
@@ -154,6 +154,7 @@ mod tests {
 
     use super::{Merge, MergeRequest};
     use crate::{Event, ImageIdentity, Location, Strata, Trace, text};
+    use reorder_base::hint::{Hint, SampledGroups};
 
     /// Traces of two images; equal contents in different places of the "file" are different recordings.
     fn recordings() -> impl Strategy<Value = Vec<Trace>> {
@@ -218,7 +219,7 @@ mod tests {
         assert!(kept.traces[0].stands_for() > 1.0, "one of nine stands for more than itself");
         let mut other = Merge::new(MergeRequest { capacity: Some(1), seed: 6, ..MergeRequest::default() });
         let error = other.add(kept.traces[0].clone()).unwrap_err();
-        assert_eq!(error.hint.as_deref(), Some("merge samples of one seed: reorder traces merge --seed 5"));
+        assert_eq!(error.hint, Some(Hint::MergeSeed(5)));
     }
 
     #[test]
@@ -240,9 +241,6 @@ mod tests {
         assert_eq!((by_command.len(), rare(&by_command)), (4, 2));
         let mut other = Merge::new(MergeRequest { capacity: Some(2), strata: Strata::Image, seed: 1 });
         let error = other.add(by_command[0].clone()).unwrap_err();
-        assert_eq!(
-            error.hint.as_deref(),
-            Some("merge samples of one kind: reorder traces merge --each command")
-        );
+        assert_eq!(error.hint, Some(Hint::MergeStrata(SampledGroups::Command)));
     }
 }

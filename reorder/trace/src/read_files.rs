@@ -9,6 +9,7 @@ use super::formats::{self, Format};
 use super::reading::{Input, Note, Reading};
 use super::{Companions, Trace};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 /// The trace files that some paths stand for.
 #[derive(Clone, Debug)]
@@ -113,7 +114,7 @@ impl TraceFiles {
         if let Some(note) = notes.first() {
             message.push_str(&format!("; {note}"));
         }
-        let hint = notes.iter().find_map(|note| note.hint.as_deref()).unwrap_or(RECORD);
+        let hint = notes.iter().find_map(|note| note.hint.clone()).unwrap_or_else(record);
         Error::usage(message).with_hint(hint)
     }
 }
@@ -158,7 +159,7 @@ fn contents_of(file: &Path) -> Result<Vec<u8>> {
         false => std::fs::read(file),
     };
     read.map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Error::io(file, error).with_hint(RECORD),
+        ErrorKind::NotFound => Error::io(file, error).with_hint(record()),
         _ => Error::io(file, error),
     })
 }
@@ -197,21 +198,25 @@ fn read_with(bytes: &[u8], file: &Path, companions: &Companions) -> Result<(Read
     Ok((reading, format))
 }
 
-const RECORD: &str = "record a run: reorder record -o traces -- PROGRAM ARGUMENTS";
+fn record() -> Hint {
+    Hint::Record { what: "a run", otherwise: None }
+}
 
 /// Advice for a file that is not a trace.
-fn instead_of(bytes: &[u8]) -> &'static str {
+fn instead_of(bytes: &[u8]) -> Hint {
     const PACKED: [&[u8]; 5] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh", b"PK\x03\x04"];
     const IMAGES: [&[u8]; 5] =
         [b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ"];
     let is_one_of = |signatures: &[&[u8]]| signatures.iter().any(|signature| bytes.starts_with(signature));
     if is_one_of(&PACKED) {
-        "the file is compressed: unpack it and give what comes out"
+        "the file is compressed: unpack it and give what comes out".into()
     } else if is_one_of(&IMAGES) {
-        "this is a program, not a recording: give what it wrote when it ran, and if that needs the program, \
-         --companion PROGRAM"
+        Hint::companion(
+            "this is a program, not a recording: give what it wrote when it ran, and the program if that needs it",
+            "PROGRAM",
+        )
     } else {
-        RECORD
+        record()
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Companions, Trace};
 use reorder_base::error::write_place;
+use reorder_base::hint::Hint;
 
 /// One trace file.
 #[derive(Clone, Copy)]
@@ -43,7 +44,7 @@ pub struct Note {
     /// What was found and what was kept.
     pub message: String,
     /// What to do about it.
-    pub hint: Option<String>,
+    pub hint: Option<Hint>,
 }
 
 impl Note {
@@ -59,7 +60,7 @@ impl Note {
 
     /// Adds what to do about it.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<Hint>) -> Self {
         self.hint = Some(hint.into());
         self
     }

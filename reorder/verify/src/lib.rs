@@ -21,6 +21,7 @@ mod macho;
 mod moves;
 mod padding;
 mod processor;
+pub mod remark;
 pub mod report;
 mod unchanged;
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::remark::Remark;
 use reorder_base::address::FileOffset;
 
 /// The obligations of a relocated image, in the order in which they are checked and reported.
@@ -130,7 +131,8 @@ pub struct VerifyReport {
     /// All differences, listed or not.
     pub difference_count: u64,
     /// Differences that are allowed, such as the build-id, and what could not be checked.
-    pub remarks: Vec<String>,
+    #[serde(skip)]
+    pub remarks: Vec<Remark>,
 }
 
 impl VerifyReport {
@@ -198,8 +200,8 @@ impl Findings {
     }
 
     /// Adds a remark.
-    pub(crate) fn remark(&mut self, remark: impl Into<String>) {
-        self.report.remarks.push(remark.into());
+    pub(crate) fn remark(&mut self, remark: Remark) {
+        self.report.remarks.push(remark);
     }
 
     /// Records the size of the problem.

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use tempfile::TempDir;
 
 use super::*;
+use crate::wrapper::talk::hint_of;
 
 /// A folder with made linkers, and this program in `own/reorder-ld`.
 struct Case {
@@ -119,7 +120,7 @@ fn a_circle_of_wrappers_ends() {
     assert_eq!(levels, 8);
     let error = case.found(None, "ld").unwrap_err();
     assert!(error.to_string().contains("lead back to"), "{error}");
-    assert!(error.hint.unwrap().contains("--reorder-linker="));
+    assert!(hint_of(&error).unwrap().contains("--reorder-linker="));
 }
 
 #[test]
@@ -160,7 +161,7 @@ fn what_is_missing_is_named_with_the_places() {
     let text = error.to_string();
     assert!(text.contains("alpha-linux-gnu-ld.gold"), "{text}");
     assert!(text.contains("/path:/usr/bin"), "{text}");
-    assert!(error.hint.unwrap().contains("REORDER_LINKER=PATH"));
+    assert!(hint_of(&error).unwrap().contains("REORDER_LINKER=PATH"));
     let error = case.found(Some("/nonexistent/ld"), "ld").unwrap_err();
     assert!(error.to_string().starts_with("/nonexistent/ld: "), "{error}");
     let folder = case.folder.path().join("own");
@@ -203,7 +204,7 @@ fn installed_linkers_are_recognised() {
         assert!(linker.version.contains('.'), "{called}: {linker:?}");
     }
     let error = find(Some(OsStr::new("gcc")), OsStr::new("ld"), &environment).unwrap_err();
-    assert!(error.hint.unwrap().contains("--reorder-driver"));
+    assert!(hint_of(&error).unwrap().contains("--reorder-driver"));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use object::macho::{
 use object::read::macho::{FatArch, MachHeader as _, MachOFatFile};
 
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// Whether the file begins as Mach-O files do, of either width and order of bytes, or as universal ones.
@@ -105,7 +106,7 @@ pub fn choose_among(all: &[Slice], wanted: Option<&str>) -> Result<(&'static str
     match (fitting.next(), fitting.next()) {
         (Some((name, range)), None) => Ok((name, range.clone())),
         (Some(_), Some(_)) => Err(Error::usage(format!("the file has images for {}", names.join(", ")))
-            .with_hint("choose one of them with --arch NAME")),
+            .with_hint(Hint::ChooseArchitecture(None))),
         (None, _) if names.is_empty() => Err(Error::usage("the file has no image for arm64 or x86_64")
             .with_hint("give a program or library for one of these processors")),
         (None, _) => Err(Error::usage(format!(
@@ -114,8 +115,8 @@ pub fn choose_among(all: &[Slice], wanted: Option<&str>) -> Result<(&'static str
             names.join(", ")
         ))
         .with_hint(match names[..] {
-            [_] => "leave out --arch".to_owned(),
-            _ => format!("choose one of them: --arch {}", names[0]),
+            [_] => Hint::LeaveOutArchitecture,
+            _ => Hint::ChooseArchitecture(Some(names[0].to_owned())),
         })),
     }
 }

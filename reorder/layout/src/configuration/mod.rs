@@ -137,9 +137,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(FILE_NAME);
         std::fs::write(&file, "[link]\nseed = 3\n").unwrap();
-        let find = |chosen: Option<&Path>| {
-            ConfigurationFile::find(chosen, directory.path(), "--config FILE").unwrap()
-        };
+        let find =
+            |chosen: Option<&Path>| ConfigurationFile::find(chosen, directory.path(), "an option").unwrap();
         assert!(find(None).note.is_none() && !find(None).table.is_empty());
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
         let found = find(None);

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::Applied;
 use super::elf::prove;
-use crate::elf::copies::{Candidate, Candidates, Copied, LostNote, Obstacle, Wanted, copy};
+use crate::elf::copies::{Candidate, Candidates, Copied, Obstacle, Wanted, copy};
+use crate::warning::Warning;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::elf::analysis::{Analysis, Coverage};
@@ -116,17 +117,7 @@ fn with_copies<'ran>(
         let order = lay_out(&candidates.candidates(&file))?;
         copy(&file, &functions, &analysis, candidates, order)?
     };
-    let lost = match copied.lost {
-        Some(LostNote::BuildId) => "the build-id, which tools no longer find in a running program",
-        Some(LostNote::Properties) => {
-            "the image's properties, so that protections such as branch target identification are off"
-        }
-        Some(LostNote::Other) => "a note",
-        None => "",
-    };
-    if !lost.is_empty() {
-        summary.warnings.push(format!("the segment of copies took the program header of {lost}"));
-    }
+    summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));
     summary.clones = Some(summary_of(&functions.table, &copied));
     if !copied.copies.is_empty() {
         let _phase = tracing::info_span!("verify").entered();

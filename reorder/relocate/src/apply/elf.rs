@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use crate::warning::Warning;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_base::hexadecimal::encode;
+use reorder_base::hint::Hint;
 use reorder_base::refusal::RefusalCode;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::units::unit_containing;
@@ -41,7 +43,7 @@ pub fn apply(
         && map.side_of(file.bytes)? == Side::New
     {
         return Err(Error::usage("the map does not lead back: the debug information was written again")
-            .with_hint("keep the input, or write the output and its map with --debug keep-stale"));
+            .with_hint(Hint::KeepWayBack));
     }
     let (plan, side) = match arrangement {
         Arrangement::Order(order) => (plan(&analysis, functions, order, order.len())?, None),
@@ -70,15 +72,12 @@ pub fn apply(
         let expected = if side == Side::New { &map.old_digest } else { &map.new_digest };
         if digest(&bytes) != *expected {
             return Err(Error::usage("the map does not lead to the image that it describes")
-                .with_hint("use the same options as when the map was written (--debug, --keep-build-id)"));
+                .with_hint(Hint::OptionsOfMap));
         }
     }
     if !plan.map.is_identity() {
-        summary.warnings.extend(compact_tables(file).map(|section| {
-            format!(
-                "{} was emptied: relocations in the compact form need more room after a move",
-                section.display_name()
-            )
+        summary.warnings.extend(compact_tables(file).map(|section| Warning::CompactRelocationsEmptied {
+            section: section.display_name().to_string(),
         }));
     }
     Ok(Applied { bytes, map: plan.map, summary })
@@ -162,7 +161,7 @@ pub fn layout_map(
     let is_whole = restored.len() == input.bytes.len();
     if rest > input.bytes.len() / MAX_REST_SHARE && !(is_whole && rest <= SMALL_REST) {
         return Err(Error::usage("the input cannot be restored from the output, so no map was written")
-            .with_hint("leave out --map, or --debug drop, which forgets parts of the input"));
+            .with_hint(Hint::LeaveOutMap));
     }
     Ok(map)
 }

@@ -14,9 +14,11 @@ use crate::macho::finish::finish;
 use crate::macho::move_code_and_data;
 use crate::macho::plan::{Plan, UnitIndex, plan, unit_order};
 use crate::macho::unwind::{unwind_room, unwind_size};
+use crate::warning::Warning;
 use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::{Error, Result};
 use reorder_base::hexadecimal::encode;
+use reorder_base::hint::{Hint, MapHint, OrderFileAlternative};
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::macho::analysis::MachOAnalysis;
@@ -92,7 +94,7 @@ pub fn apply(
         let expected = if side == Side::New { &map.old_digest } else { &map.new_digest };
         if digest(&bytes) != *expected {
             return Err(Error::usage("the map does not lead to the image that it describes")
-                .with_hint("give the map that `reorder apply --map` of this version wrote"));
+                .with_hint(Hint::Map(MapHint::OfThisVersion)));
         }
     }
     // On the way back, the digest of the original is proof enough.
@@ -150,7 +152,7 @@ fn old_size(map: &LayoutMap, new_size: usize) -> Result<usize> {
     match old <= (new_size as u64).saturating_mul(2).saturating_add(filled) {
         true => Ok(old as usize),
         false => Err(Error::usage(format!("the map claims that the input had {old} bytes"))
-            .with_hint("give the map as `reorder apply --map` wrote it")),
+            .with_hint(Hint::Map(MapHint::Unchanged))),
     }
 }
 
@@ -162,7 +164,7 @@ pub fn summarise(functions: &FunctionTable<'_>, analysis: &MachOAnalysis) -> App
 
 struct Planned {
     plan: Plan,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 /// Shares of the cold functions, from the end, that are grouped by their unwind encoding; the smallest that fits is used.
@@ -207,11 +209,7 @@ fn plan_order(
                 None => 0,
             };
             if size <= room {
-                let warning = || {
-                    format!(
-                        "only {kept} of {front} functions are placed first: the unwind information has no room for more"
-                    )
-                };
+                let warning = || Warning::FewerPlacedFirst { placed: kept, wanted: front };
                 let warnings = (kept < front).then(warning).into_iter().collect();
                 return Ok(Planned { plan, warnings });
             }
@@ -221,7 +219,7 @@ fn plan_order(
     Err(Refusal::new(
         RefusalCode::MachOUnwindRoom,
         format!("the unwind information would need {least} bytes and has {room}"),
-        "place fewer functions first, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
+        Hint::OrderFile { otherwise: OrderFileAlternative::FewerFirst },
     )
     .into())
 }
@@ -249,8 +247,10 @@ fn check_pins(analysis: &MachOAnalysis, front: &[UnitIndex], options: MachOOptio
     if swift > u128::from(options.most_pinned_percent) && !options.allow_swift_pins {
         return Err(Refusal::new(
             RefusalCode::MachOSwiftRecords,
-            format!("records of Swift of an unknown kind keep {swift} % of what should come first in its place"),
-            "continue with --allow-swift-pins, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
+            format!(
+                "records of Swift of an unknown kind keep {swift} % of what should come first in its place"
+            ),
+            Hint::OrderFile { otherwise: OrderFileAlternative::AcceptSwiftPins },
         )
         .into());
     }
@@ -259,7 +259,7 @@ fn check_pins(analysis: &MachOAnalysis, front: &[UnitIndex], options: MachOOptio
         return Err(Refusal::new(
             RefusalCode::MachOPinnedStart,
             format!("{all} % of what should come first has to stay where it is"),
-            "see why with reorder inspect IMAGE, and raise --most-pinned PERCENT if the rest is worth it",
+            Hint::AcceptPins,
         )
         .into());
     }
@@ -275,10 +275,7 @@ fn analysis_for(file: &MachOFile<'_>, map: &AddressMap) -> Result<MachOAnalysis>
 
 /// Uses a given map as the plan if its ranges are disjoint and inside `__text`.
 fn plan_from_map(analysis: &MachOAnalysis, map: AddressMap) -> Result<Plan> {
-    let wrong = |message: String| {
-        Error::usage(message)
-            .with_hint("give the map that `reorder apply --map` wrote together with this image")
-    };
+    let wrong = |message: String| Error::usage(message).with_hint(Hint::Map(MapHint::OfImage));
     // A moved image may have fewer cuts: unwind entries that became neighbours can have been joined.
     let text = analysis.atoms.starts.first().copied().unwrap_or(analysis.atoms.end)..analysis.atoms.end;
     let ends = map.moves().iter().flat_map(|range| [range.old, range.old.plus(range.size)]);

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::address_map::{AddressMap, Move};
 use crate::layout_map::LayoutMap;
+use crate::warning::Warning;
 use reorder_base::address::{Address, FileOffset};
 use reorder_base::error::{Error, Result};
 use reorder_base::refusal::{Refusal, RefusalCode};
@@ -57,8 +58,8 @@ pub struct ApplySummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clones: Option<clones::CloneSummary>,
     /// What the output lost or needs again, such as a signature.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
+    #[serde(skip)]
+    pub warnings: Vec<Warning>,
 }
 
 /// A function that stays.

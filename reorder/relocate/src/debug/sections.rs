@@ -9,6 +9,7 @@ use gimli::{EndianSlice, LittleEndian, SectionId};
 use crate::debug::policy::is_debug_name;
 use reorder_base::address::{Address, FileOffset};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use reorder_base::little_endian::u64_at;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::ElfFile;
@@ -101,7 +102,7 @@ fn damaged(section: &Section<'_>, name: &str, offset: usize, what: impl std::fmt
         _ => section.offset.0,
     };
     Error::malformed(place, format!("{name} at {offset:#x}: {what}"))
-        .with_hint("--debug drop empties the debug information, --debug keep-stale leaves it as it is")
+        .with_hint(Hint::DropOrKeepDebugInformation)
 }
 
 /// All sections of debug information of one file.
@@ -176,7 +177,7 @@ pub fn cannot_update(reason: impl Into<String>) -> Refusal {
     Refusal::new(
         RefusalCode::DebugInformation,
         format!("the debug information cannot be brought up to date: {}", reason.into()),
-        "choose: --debug drop empties it, --debug keep-stale leaves it wrong",
+        Hint::DropOrDistrustDebugInformation,
     )
 }
 

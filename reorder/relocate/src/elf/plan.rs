@@ -10,6 +10,7 @@ use crate::elf::code::placed_ranges;
 use crate::elf::erratum::Erratum;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::{Hint, MapHint};
 use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::Analysis;
@@ -178,10 +179,7 @@ fn follow_map(analysis: &mut Analysis<'_>, map: &AddressMap) -> Result<()> {
 /// The first block that the map tears apart or puts where something else is.
 pub fn plan_from_map(analysis: &mut Analysis<'_>, map: AddressMap) -> Result<Plan> {
     follow_map(analysis, &map)?;
-    let wrong = |message: String| {
-        Error::usage(message)
-            .with_hint("give the map that `reorder apply --map` wrote together with this image")
-    };
+    let wrong = |message: String| Error::usage(message).with_hint(Hint::Map(MapHint::OfImage));
     for block in &analysis.partition.blocks {
         let new_start = map.map(block.start).0;
         if map.map(Address(block.end.0 - 1)).0 != new_start.wrapping_add(block.size() - 1) {

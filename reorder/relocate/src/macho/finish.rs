@@ -3,6 +3,7 @@
 use super::signature::{Signer, losses};
 use super::{entry, identity, link_edit, unwind};
 use crate::address_map::AddressMap;
+use crate::warning::Warning;
 use reorder_base::error::{Error, Result};
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::macho::eh_frame::frame_entries;
@@ -14,8 +15,8 @@ use reorder_image::macho::signature::Signature;
 pub struct Finished {
     /// All of it.
     pub bytes: Vec<u8>,
-    /// Warnings for the user, such as that a developer's signature is lost.
-    pub warnings: Vec<String>,
+    /// What it lacks, such as a developer's signature.
+    pub warnings: Vec<Warning>,
 }
 
 /// Brings the tables up to date in `output`, a copy of the image whose sections of code and data are already rewritten

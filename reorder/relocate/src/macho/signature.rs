@@ -7,6 +7,7 @@
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
+use crate::warning::Warning;
 use reorder_image::macho::file::{ImageKind, MachOFile};
 use reorder_image::macho::signature::Signature;
 use reorder_image::macho::signature::constants::{
@@ -155,29 +156,23 @@ fn words(bytes: &mut Vec<u8>, words: &[u32]) {
     words.iter().for_each(|word| bytes.extend(word.to_be_bytes()));
 }
 
-/// The parts of the `old` signature that the output lacks, in sentences for the user.
-pub(super) fn losses(old: &Signature<'_>) -> Vec<String> {
+/// The parts of the `old` signature that the output lacks.
+pub(super) fn losses(old: &Signature<'_>) -> Vec<Warning> {
     let directory = &old.directory;
     let mut losses = Vec::new();
     if directory.flags & ADHOC == 0 {
-        let team = directory
-            .team
-            .map_or(String::new(), |team| format!(" of team {}", String::from_utf8_lossy(team)));
-        losses.push(format!(
-            "the developer's signature{team} and notarization are lost; the output is signed ad hoc: sign and notarize it again"
-        ));
+        let team = directory.team.map(|team| String::from_utf8_lossy(team).into_owned());
+        losses.push(Warning::DeveloperSignatureLost { team });
     }
     if directory.flags & RUNTIME != 0 {
-        losses.push(
-            "the hardened runtime is off in the output: sign it again with --options runtime".to_owned(),
-        );
+        losses.push(Warning::HardenedRuntimeOff);
     }
     let is_kept = |slot: u32| {
         matches!(slot, SLOT_CODE_DIRECTORY | SLOT_REQUIREMENTS | SLOT_ENTITLEMENTS | SLOT_ENTITLEMENTS_DER)
     };
     // Alternate directories repeat the first, and a certificate's signature is reported above.
     let lost = old.blobs.iter().map(|(slot, _)| *slot).filter(|slot| !is_kept(*slot) && *slot < 0x1000);
-    losses.extend(lost.map(|slot| format!("slot {slot} of the signature is lost: sign the output again")));
+    losses.extend(lost.map(Warning::SignatureSlotLost));
     losses
 }
 

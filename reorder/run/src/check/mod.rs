@@ -19,6 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 use compare::{Compared, Seen};
 use difference::Difference;
@@ -116,9 +117,7 @@ fn ended(shown: &str, original: &Observed, limit: Duration) -> Result<()> {
             format!("`{shown}`: the original prints more than {} MiB", run::MAX_OUTPUT_BYTES >> 20)
         }
     };
-    Err(Error::usage(message).with_hint(
-        "nothing was written; check a run that ends by itself and prints less, or give a longer --time-limit SECONDS",
-    ))
+    Err(Error::usage(message).with_hint(Hint::MoreTimeToCheck))
 }
 
 /// Two runs of the original end differently, so the end of the result cannot be compared.

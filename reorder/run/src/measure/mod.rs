@@ -46,6 +46,7 @@ pub use warnings::Warning;
 use figures::Series;
 use page_cache::ProgramFile;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use reorder_system::interruption::Interruption;
 use run::{Launch, Outcome, Watch};
 use staging::Programs;
@@ -89,6 +90,8 @@ pub struct MeasureRequest {
     pub confidence: f64,
     /// A run that takes longer is killed and reported.
     pub time_limit: Duration,
+    /// How results word what to do next. Without a command line, only advice that needs no option has words.
+    pub wording: fn(&Hint) -> String,
 }
 
 impl Default for MeasureRequest {
@@ -104,6 +107,7 @@ impl Default for MeasureRequest {
             start: StartKind::Cold,
             confidence: 0.95,
             time_limit: Duration::from_secs(60),
+            wording: |hint| hint.advice().unwrap_or_default().to_owned(),
         }
     }
 }
@@ -135,7 +139,7 @@ impl MeasureRequest {
 /// runs end with different exit statuses.
 pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurement> {
     if request.rounds == 0 {
-        return Err(Error::usage("no runs are asked for").with_hint("give at least --runs 1"));
+        return Err(Error::usage("no runs are asked for").with_hint(Hint::LeastRuns(1)));
     }
     // Outlives the copies below: they are removed before a signal ends this process.
     let _interruption = Interruption::note();
@@ -230,17 +234,17 @@ pub struct Abilities {
     pub count_touched_pages: bool,
 }
 
-/// Finds out by running this program itself.
+/// Finds out by running this program itself with `argument`, which must make it end at once.
 ///
 /// # Errors
 /// When it cannot be run.
-pub fn abilities() -> Result<Abilities> {
+pub fn abilities(argument: &str) -> Result<Abilities> {
     let program = std::env::current_exe().map_err(|error| Error::io(Path::new("/proc/self/exe"), error))?;
     let file = ProgramFile::open(&program)?;
     let outcome = run::run(&Launch {
         program: &file,
         name: OsStr::new("reorder"),
-        arguments: &[OsString::from("--version")],
+        arguments: &[OsString::from(argument)],
         directory: None,
         environment: &[],
         watch: Watch::Pages(Reach::OnePage),

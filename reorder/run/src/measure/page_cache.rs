@@ -11,9 +11,10 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::statfs::FsType;
 use nix::unistd::{SysconfVar, sysconf};
 
-use crate::processor::{self, Purpose};
+use crate::processor;
 use crate::runnable;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::{Hint, RecordedUse, RunPurpose};
 use reorder_image::elf::file::ElfFile;
 use reorder_system::PAGE_BYTES;
 use reorder_system::residence::Residence;
@@ -40,7 +41,7 @@ fn check_page_size() -> Result<()> {
         Ok(Some(size)) if size.cast_unsigned() != PAGE_BYTES => Err(Error::usage(format!(
             "this system has pages of {size} bytes, and only those of {PAGE_BYTES} are measured"
         ))
-        .with_hint("simulate instead: reorder simulate --help")),
+        .with_hint(Hint::Simulate)),
         _ => Ok(()),
     }
 }
@@ -49,8 +50,8 @@ impl ProgramFile {
     /// Opens an ELF program.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let io = |error| Error::io(path, error);
-        runnable::check(path, |program| format!("reorder simulate {program} NEW -t TRACES"))?;
-        processor::check_program(path, Purpose::Measure)?;
+        runnable::check(path, RecordedUse::Compare)?;
+        processor::check_program(path, RunPurpose::Measure)?;
         check_page_size()?;
         let file = File::open(path).map_err(io)?;
         let text = text_ranges(&Residence::map(&file).map_err(io)?).map_err(|error| error.in_file(path))?;
@@ -99,7 +100,7 @@ impl ProgramFile {
         }
         Err(Error::usage("the page cache cannot be emptied any more: another process started using the file")
             .in_file(&self.path)
-            .with_hint("measure again, or measure the warm start with --warm"))
+            .with_hint(Hint::MeasureWarm))
     }
 
     /// Text pages in the page cache, by their place in the file.

@@ -23,6 +23,7 @@ use super::unknown::Unknown;
 use crate::start_directory;
 use crate::start_failure;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use reorder_system::child::{self, Watched};
 use reorder_system::fault_samples::FaultSamples;
 use reorder_system::interruption::Interruption;
@@ -151,9 +152,8 @@ fn guard(group: &Group, ended: mpsc::Receiver<()>, started: Instant, limit: Dura
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 fn too_late(limit: Duration) -> Error {
-    Error::usage(format!("still running after {} s and was stopped", limit.as_secs())).with_hint(
-        "measure a run that ends by itself, such as --version, or give a longer --time-limit SECONDS",
-    )
+    Error::usage(format!("still running after {} s and was stopped", limit.as_secs()))
+        .with_hint(Hint::MoreTimeToMeasure)
 }
 
 /// Ends and reaps a process that could not be watched to its end, with all of its group.

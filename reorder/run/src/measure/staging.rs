@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::page_cache::ProgramFile;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 /// One program or two, the old one first, ready to run.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Programs {
     ) -> Result<Self> {
         let files = shown.iter().map(|path| ProgramFile::open(path)).collect::<Result<Vec<_>>>()?;
         let (Some(old), Some(last)) = (files.first(), shown.last()) else {
-            return Err(Error::usage("no program is given").with_hint("reorder measure PROGRAM -- ARGUMENTS"));
+            return Err(Error::usage("no program is given").with_hint(Hint::MeasureProgram));
         };
         let status = ends(old)?;
         if warm {

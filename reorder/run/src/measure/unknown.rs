@@ -1,5 +1,7 @@
 //! Why the text pages of a run are unknown.
 
+use reorder_base::hint::Hint;
+
 /// Why a program's pages could not be inspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unknown {
@@ -19,31 +21,29 @@ pub(super) enum Unknown {
 
 impl Unknown {
     /// In words, and what to do about it.
-    pub(super) fn told(&self) -> (String, &'static str) {
+    pub(super) fn told(&self) -> (String, Hint) {
         let (cause, next) = match self {
-            Self::NotTraced => {
-                ("the program could not be traced", "`reorder doctor` shows what forbids ptrace")
-            }
+            Self::NotTraced => ("the program could not be traced", Hint::Diagnose),
             Self::NoMapping => (
                 "the program's file is not mapped as text when it starts",
-                "measure the program itself, not one that unpacks or loads it",
+                "measure the program itself, not one that unpacks or loads it".into(),
             ),
             Self::Replaced => (
                 "the program executed another one, or unmapped its own text, before it ended",
-                "measure the program that it executes",
+                "measure the program that it executes".into(),
             ),
             Self::Unreadable => (
                 "the process could not be inspected when it ended",
-                "measure a program that ends by itself, as the same user",
+                "measure a program that ends by itself, as the same user".into(),
             ),
             Self::TooManyMappings => (
                 "the text has more pages than a process may have mappings",
-                "`sysctl vm.max_map_count=1000000` as root allows more",
+                "`sysctl vm.max_map_count=1000000` as root allows more".into(),
             ),
             Self::EndsOtherwise(status) => {
                 return (
                     format!("the program ended with {status} when its text was mapped page by page"),
-                    "run it by hand several times: it may end by chance, or when it is slow",
+                    "run it by hand several times: it may end by chance, or when it is slow".into(),
                 );
             }
         };

@@ -9,6 +9,7 @@ use super::staging::Programs;
 use super::surroundings::Surroundings;
 use super::unknown::Unknown;
 use super::{MeasureRequest, StartKind, Unknowns};
+use reorder_base::hint::Hint;
 use reorder_report::table::grouped;
 use reorder_report::visible::visible;
 
@@ -128,13 +129,13 @@ fn limits(
             _ => "mapped and touched pages are unknown",
         };
         let (cause, next) = unknown.told();
-        warnings.push(Warning::limit(cause, doubt, next));
+        warnings.push(Warning::limit(cause, doubt, (request.wording)(&next)));
     }
     if let Some(unknown) =
         unknowns.touched.as_ref().filter(|unknown| unknowns.mapped.as_ref() != Some(unknown))
     {
         let (cause, next) = unknown.told();
-        warnings.push(Warning::limit(cause, "touched pages are unknown", next));
+        warnings.push(Warning::limit(cause, "touched pages are unknown", (request.wording)(&next)));
     }
     if unknowns.mapped != Some(Unknown::NotTraced) && figures.get(FigureKind::ContextSwitches).is_none() {
         let setting =
@@ -171,7 +172,7 @@ fn confidence(request: &MeasureRequest, measurement: &Measurement) -> Option<War
         Warning::noise(
             format!("{} runs of each program", request.rounds),
             format!("too few for any interval at {} % confidence", percent(request.confidence)),
-            format!("--runs {needed}, or a lower --confidence"),
+            (request.wording)(&Hint::RunsForConfidence(needed)),
         )
     })
 }
@@ -185,14 +186,14 @@ pub(super) fn percent(share: f64) -> String {
 fn noise(request: &MeasureRequest, measurement: &Measurement) -> Vec<Warning> {
     let Some(wall) = measurement.figures.get(FigureKind::WallMilliseconds) else { return Vec::new() };
     let mut warnings = Vec::new();
-    let more = format!("--runs {}", request.rounds.saturating_mul(4));
+    let more = request.rounds.saturating_mul(4);
     let samples = wall.samples();
     let outliers: usize = samples.iter().map(|(_, sample)| sample.outliers()).sum();
     if outliers > 0 {
         warnings.push(Warning::noise(
             format!("{outliers} of {} times are far from the others", request.rounds * samples.len()),
             "something else used the machine meanwhile; medians hardly change, ranges do",
-            format!("measure when nothing else runs, or with {more}"),
+            (request.wording)(&Hint::RunsOrQuiet(more)),
         ));
     }
     for (name, sample) in &samples {
@@ -223,7 +224,7 @@ fn noise(request: &MeasureRequest, measurement: &Measurement) -> Vec<Warning> {
         warnings.push(Warning::noise(
             "times of the two differ by less than their own spread",
             "neither is shown to be faster",
-            format!("{more} narrows it down; pages touched do not spread"),
+            (request.wording)(&Hint::RunsToNarrowDown(more)),
         ));
     }
     if samples.iter().any(|(_, sample)| sample.median < SHORT_MILLISECONDS) {

@@ -9,9 +9,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::code::CodeOfFunctions;
-use crate::processor::{self, Purpose};
+use crate::processor;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::RunPurpose;
 use reorder_image::basic_blocks::LoadedBytes;
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::elf::functions::ElfFunctions;
@@ -78,7 +79,7 @@ impl TracedImage {
         let bytes = map_image(path)?;
         let metadata = fs::metadata(path).map_err(|error| Error::io(path, error))?;
         let file = ElfFile::parse(&bytes).map_err(in_file)?;
-        processor::check(file.processor, Purpose::Record).map_err(in_file)?;
+        processor::check(file.processor, RunPurpose::Record).map_err(in_file)?;
         let functions = ElfFunctions::collect(&file).map_err(in_file)?.table;
         let identity = ImageIdentity::of(path, file.build_id());
         let segments = file

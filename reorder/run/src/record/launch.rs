@@ -18,9 +18,10 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
 use super::RecordRequest;
-use crate::processor::{self, Purpose};
+use crate::processor;
 use crate::{runnable, start_directory, start_failure};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::{RecordedUse, RunPurpose};
 use reorder_system::waiting_child::{Prepared, WaitingChild, fork_waiting};
 
 /// A program on its way to its first instruction.
@@ -57,8 +58,8 @@ pub(super) fn launch(request: &RecordRequest) -> Result<Launched> {
         Some(_) => std::path::absolute(&path).map_err(|error| Error::io(&path, error))?,
         None => path,
     };
-    runnable::check(&path, runnable::apply_command)?;
-    processor::check_program(&path, Purpose::Record)?;
+    runnable::check(&path, RecordedUse::Apply)?;
+    processor::check_program(&path, RunPurpose::Record)?;
     refuse_privileged(&path)?;
     if let Some(directory) = &request.directory {
         start_directory::check(directory)?;

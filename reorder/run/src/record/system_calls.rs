@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use super::failure::{Failure, Served};
 use super::memory::ProcessMemory;
 use reorder_base::error::Error;
+use reorder_base::hint::Hint;
 use reorder_base::numbers::hexadecimal;
 use reorder_system::arch;
 use reorder_system::stops::{self, Resume, Stop};
@@ -103,7 +104,9 @@ fn impossible() -> Error {
     Error::usage(
         "a breakpoint removed the program's own handler of SIGTRAP, and the handler cannot be restored",
     )
-    .with_hint("record with another recorder whose traces can be read, such as perf (reorder traces --help)")
+    .with_hint(Hint::OtherRecorder {
+        advice: "record with another recorder whose traces can be read, such as perf".to_owned(),
+    })
 }
 
 /// The address of a system call instruction.

@@ -5,11 +5,12 @@ use super::scenarios::find_program;
 use crate::cli::context::Context;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::{RecordedUse, RunPurpose};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_run::measure::agreement::{compare, real_pages};
 use reorder_run::measure::{MeasureRequest, Reach};
-use reorder_run::processor::{self, Purpose};
+use reorder_run::processor;
 use reorder_run::runnable;
 use reorder_trace::{ImageIdentity, ResolvedTrace};
 
@@ -21,8 +22,8 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
     };
     let request = arguments.request(find_program(program), None);
     let path = &request.old;
-    runnable::check(path, |program| format!("reorder simulate {program} -t TRACES"))?;
-    processor::check_program(path, Purpose::Measure)?;
+    runnable::check(path, RecordedUse::Simulate)?;
+    processor::check_program(path, RunPurpose::Measure)?;
     let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
     let image = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
     let functions = ElfFunctions::collect(&image).map_err(|error| error.in_file(path))?.table;

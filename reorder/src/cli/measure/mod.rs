@@ -14,6 +14,7 @@ use crate::cli::context::Context;
 use crate::cli::scenarios_input::ConfigurationArguments;
 use crate::cli::traces_input::TracesInput;
 use crate::exit_status::ExitStatus;
+use crate::hints;
 use exports::ExportArguments;
 use reorder_base::error::{Error, Result};
 use reorder_run::measure::{self, MeasureRequest, StartKind, Surroundings};
@@ -151,6 +152,7 @@ impl MeasureArguments {
             rounds: self.runs.or(configured_runs).unwrap_or(defaults.rounds),
             confidence: self.confidence / 100.0,
             time_limit: Duration::from_secs(self.time_limit),
+            wording: hints::text,
             ..defaults
         }
     }

@@ -21,6 +21,7 @@ pub use pending::{Pending, together, together_if};
 use serde::Serialize;
 
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 /// The number of links that Linux follows before it reports a loop.
 const MAX_LINKS: usize = 40;
@@ -185,13 +186,13 @@ fn check_replaceable(
     if !old.is_file() {
         return Err(Error::usage("the output exists and is not a regular file")
             .in_file(output)
-            .with_hint("give the path of a file with -o FILE"));
+            .with_hint(Hint::OutputFile));
     }
     let same = (old.dev(), old.ino()) == (like_metadata.dev(), like_metadata.ino());
     if same && !options.in_place {
         return Err(Error::usage(format!("the output is the input {}", like.display()))
             .in_file(output)
-            .with_hint("give another -o FILE, or say --in-place"));
+            .with_hint(Hint::OutputOrInPlace));
     }
     Ok(())
 }

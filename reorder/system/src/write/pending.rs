@@ -16,6 +16,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 use super::{ReplaceOptions, Warning, attributes, check_replaceable, directory_of, existing, resolve_links};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 /// A file that is written but not yet renamed; dropping it removes it.
 #[derive(Debug)]
@@ -202,7 +203,7 @@ impl Drop for Given {
 /// A synchronised temporary file in the target's own directory, so that it can take the target's name.
 fn write_beside(target: &Path, bytes: &[u8], permissions: Permissions) -> Result<NamedTempFile> {
     let name = target.file_name().ok_or_else(|| {
-        Error::usage("the output has no file name").in_file(target).with_hint("give a path with -o FILE")
+        Error::usage("the output has no file name").in_file(target).with_hint(Hint::OutputFile)
     })?;
     let mut prefix = OsString::from(".");
     prefix.push(name);

@@ -21,6 +21,7 @@ use super::lines::lines;
 use crate::{CompanionImage, Event, Evidence, ImageIdentity, Input, Location, Note, Reading, Trace};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use reorder_base::numbers::decimal;
 
 /// Whether the first lines are decimal numbers alone, or the keys of a graph.
@@ -90,10 +91,13 @@ impl Base {
             first = first.or_else(|| Some(Self::in_image(&image, image_start(&image))));
         }
         first.unwrap_or_else(|| {
-            notes.push(
-                Note::new("offsets are taken from the start of an image that is loaded at 0")
-                    .with_hint("give the instrumented image, in which Chromium counts from linker_script_start_of_text: --companion IMAGE"),
-            );
+            notes
+                .push(Note::new("offsets are taken from the start of an image that is loaded at 0").with_hint(
+                Hint::companion(
+                    "give the instrumented image, in which Chromium counts from linker_script_start_of_text",
+                    "IMAGE",
+                ),
+            ));
             Self::default()
         })
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{Event, Evidence, Location, Note, Trace};
+use reorder_base::hint::Hint;
 
 /// How often functions ran, added up by place.
 #[derive(Default)]
@@ -44,9 +45,11 @@ pub(super) fn no_order(what: &str) -> Note {
     Note::new(format!(
         "{what} holds no order of execution: functions are ordered by count, most frequent first"
     ))
-    .with_hint(
-        "record the order of a start: reorder record -o traces -- PROGRAM ARGUMENTS; or build with \
-             clang -fprofile-generate -ftemporal-profile, rustc -Cprofile-generate=DIRECTORY \
+    .with_hint(Hint::Record {
+        what: "the order of a start",
+        otherwise: Some(
+            "build with clang -fprofile-generate -ftemporal-profile, rustc -Cprofile-generate=DIRECTORY \
              -Cllvm-args=-pgo-temporal-instrumentation, gcc -fprofile-generate",
-    )
+        ),
+    })
 }

@@ -15,6 +15,7 @@ use super::lines::split_once;
 use super::llvm_names::name_hash;
 use crate::{Event, Input, Location, Name, NameHash, Note, Reading, Trace};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use reorder_base::numbers::hexadecimal;
 
 /// What the run-time library writes.
@@ -72,7 +73,9 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     let nameless = events.iter().filter(|event| event.symbol().is_none()).count();
     if nameless > 0 && !names.is_empty() {
         let message = format!("{nameless} of {} functions are not in the mapping", events.len());
-        notes.push(Note::new(message).with_hint("give the mapping of the build that ran: --companion FILE"));
+        notes.push(
+            Note::new(message).with_hint(Hint::companion("give the mapping of the build that ran", "FILE")),
+        );
     }
     if used.len() * 8 == input.bytes.len() {
         let message = format!("the buffer is full: functions after the first {} are missing", used.len());

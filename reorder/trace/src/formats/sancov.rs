@@ -9,6 +9,7 @@ use crate::cursor::{ByteOrder, Cursor};
 use crate::{Input, Location, Note, Reading};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 const MAGIC_WITHOUT_WIDTH: u64 = 0xC0BF_FFFF_FFFF_FF00;
 const MAGIC_SIZE: usize = 8;
@@ -29,14 +30,17 @@ pub(super) fn accepts(bytes: &[u8]) -> bool {
     width(bytes).is_some()
 }
 
+fn how_to_order() -> Hint {
+    let built = "build with -fsanitize-coverage=func,trace-pc-guard and let __sanitizer_cov_trace_pc_guard print its \
+                 return address once for each guard";
+    Hint::Record { what: "an order without a special build", otherwise: Some(built) }
+}
+
 /// One trace of addresses that ran.
 ///
 /// # Errors
 /// Not a single address.
 pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
-    const HINT: &str = "for an order, build with -fsanitize-coverage=func,trace-pc-guard and let \
-                        __sanitizer_cov_trace_pc_guard print its return address once for each guard; or record \
-                        without a special build: reorder record -o traces -- PROGRAM ARGUMENTS";
     let (width, order) = width(input.bytes).ok_or_else(|| Error::malformed(0, "no coverage file"))?;
     let mut cursor = Cursor::new(input.bytes, order);
     cursor.skip(MAGIC_SIZE as u64)?;
@@ -46,10 +50,12 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
         counts.add(Location::Inside(Address(address)), 1);
     }
     if counts.is_empty() {
-        return Err(Error::malformed(MAGIC_SIZE as u64, "a coverage file without an address").with_hint(HINT));
+        return Err(Error::malformed(MAGIC_SIZE as u64, "a coverage file without an address")
+            .with_hint(how_to_order()));
     }
-    let mut notes =
-        vec![Note::new("a coverage file says which code ran, but not in which order").with_hint(HINT)];
+    let mut notes = vec![
+        Note::new("a coverage file says which code ran, but not in which order").with_hint(how_to_order()),
+    ];
     if !cursor.is_at_end() {
         notes.push(Note::at(
             cursor.offset(),

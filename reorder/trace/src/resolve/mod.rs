@@ -18,6 +18,7 @@ use super::matching::{
 use super::{Event, Evidence, ImageIdentity, Location, Name, RecordedBlocks, Trace};
 use reorder_base::address::{Address, RuntimeAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
 use coverage::Account;
@@ -173,7 +174,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
                     trace.label(),
                     self.identity
                 ))
-                .with_hint(self.record_again()));
+                .with_hint(self.record_again(false)));
             }
             _ => self.find_events(trace, kinship, &mut resolution),
         }
@@ -261,18 +262,13 @@ impl<'table, 'data> Resolver<'table, 'data> {
             }
             (events, _) => format!("none of {events} events is a function of {}", self.identity),
         };
-        let mut hint = self.record_again();
-        if others > 0 && account.coverage.events == 0 {
-            hint.push_str(
-                "; if they are of the same program at another place, use their names: \
-                 reorder traces convert --to list -o names.txt TRACES, then -t names.txt",
-            );
-        }
-        Error::usage(what).with_hint(hint)
+        let may_use_names = others > 0 && account.coverage.events == 0;
+        Error::usage(what).with_hint(self.record_again(may_use_names))
     }
 
-    fn record_again(&self) -> String {
-        format!("record again: reorder record -o traces -- {} ARGUMENTS", self.identity)
+    /// `may_use_names`: the traces may be of this program at another place.
+    fn record_again(&self, may_use_names: bool) -> Hint {
+        Hint::RecordAgain { program: self.identity.to_string(), may_use_names }
     }
 
     fn find_events(&self, trace: &Trace, kinship: Kinship, resolution: &mut Resolution) {

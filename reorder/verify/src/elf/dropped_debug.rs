@@ -3,6 +3,7 @@
 use super::pair::{ImagePair, Ledger};
 use crate::bytes::range;
 use crate::elf::view::SECTION_HEADER_SIZE;
+use crate::remark::Remark;
 
 /// Position of `sh_size` in a section header.
 const SIZE_FIELD: u64 = 32;
@@ -32,9 +33,9 @@ pub(crate) fn accept_dropped_debug(pair: ImagePair<'_>, ledger: &mut Ledger<'_>)
         }
     }
     if dropped > 0 {
-        ledger.findings.remark(format!("{dropped} debug sections were dropped"));
+        ledger.findings.remark(Remark::DebugSectionsDropped(dropped));
     }
     if kept > 0 && pair.moves.moved() > 0 {
-        ledger.findings.remark(format!("{kept} debug sections still describe the old addresses"));
+        ledger.findings.remark(Remark::DebugSectionsStale(kept));
     }
 }

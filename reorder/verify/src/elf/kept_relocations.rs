@@ -16,6 +16,7 @@ use super::symbol_walk::symbol_at;
 use crate::bytes::{range, u64_at};
 use crate::debug::layout::is_debug;
 use crate::elf::view::{ElfView, SectionView};
+use crate::remark::Remark;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, FileOffset, NewAddress};
 
@@ -58,7 +59,7 @@ fn check_emptied(old: &SectionView<'_>, new: &SectionView<'_>, ledger: &mut Ledg
     let name = String::from_utf8_lossy(old.name);
     if new.bytes.iter().all(|&byte| byte == 0) {
         ledger.claims.add(old.offset, old.bytes.len() as u64);
-        ledger.findings.remark(format!("the relocations in {name} were left out"));
+        ledger.findings.remark(Remark::KeptRelocationsLeftOut(name.into_owned()));
     } else {
         ledger.findings.differs(Difference::new(
             Check::StaticRelocations,

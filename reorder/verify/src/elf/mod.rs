@@ -39,6 +39,7 @@ use tables::Explained;
 use view::ElfView;
 
 use crate::processor::Processor;
+use crate::remark::Remark;
 use crate::report::{Check, Difference, Findings, VerifyReport};
 use crate::unchanged::Claims;
 use crate::{VerifyOptions, debug};
@@ -174,9 +175,7 @@ fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger
     ledger.findings.checked(Check::Functions, "address fields", outcome.fields);
     ledger.findings.checked(Check::Reverse, "functions", pair.moves.len() - outcome.opaque);
     if outcome.opaque > 0 {
-        ledger
-            .findings
-            .remark(format!("{} functions could not be decoded; they are unchanged", outcome.opaque));
+        ledger.findings.remark(Remark::UndecodableFunctions(outcome.opaque));
     }
     for difference in std::mem::take(&mut outcome.differences) {
         ledger.findings.differs(difference);

@@ -5,6 +5,7 @@ use goblin::elf::section_header::SHT_NOTE;
 use super::pair::{ImagePair, Ledger};
 use crate::bytes::{range, u32_at, u64_at};
 use crate::elf::view::SectionView;
+use crate::remark::Remark;
 use crate::report::Check;
 use reorder_base::address::{Address, FileOffset, NewAddress};
 
@@ -36,7 +37,7 @@ fn check_section(pair: ImagePair<'_>, section: &SectionView<'_>, ledger: &mut Le
                 let size = note.size as u64;
                 if range(pair.old.bytes, offset, size) != range(pair.new.bytes, offset, size) {
                     ledger.claims.add(offset, size);
-                    ledger.findings.remark("the build-id changed");
+                    ledger.findings.remark(Remark::BuildIdChanged);
                 }
             }
             (b"stapsdt\0", PROBE) => {
@@ -90,6 +91,6 @@ fn check_debug_link(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     let offset = section.offset + within;
     if range(pair.old.bytes, offset, CHECKSUM) != range(pair.new.bytes, offset, CHECKSUM) {
         ledger.claims.add(offset, CHECKSUM);
-        ledger.findings.remark("the checksum of the debug link changed");
+        ledger.findings.remark(Remark::DebugLinkChanged);
     }
 }

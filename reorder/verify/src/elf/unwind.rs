@@ -4,6 +4,7 @@ use super::pair::{ImagePair, Ledger};
 use super::unwind_walk::{OMITTED, UnwindEntries};
 use crate::bytes::{displacement_at, range, u32_at};
 use crate::elf::view::ElfView;
+use crate::remark::Remark;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::Result;
@@ -91,7 +92,7 @@ pub(crate) fn check_search_table(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     let new = range(pair.new.bytes, offset, old.len() as u64).unwrap_or_default();
     if old.get(..4) != Some(SEARCH_TABLE_HEADER.as_slice()) {
         // If the table is not understood, it must not change; the byte comparison checks that.
-        ledger.findings.remark("the unwind search table has an unknown form; it was compared byte by byte");
+        ledger.findings.remark(Remark::UnknownSearchTable);
         if pair.moves.moved() > 0 {
             ledger.findings.differs(Difference::new(
                 Check::UnwindSearchTable,

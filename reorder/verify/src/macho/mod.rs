@@ -34,9 +34,11 @@ use super::VerifyOptions;
 use super::report::{Check, Difference, Findings, VerifyReport};
 use super::unchanged::Claims;
 use crate::moves::{AddressMoves, Move};
+use crate::remark::Remark;
 use pair::{Ledger, MachPair};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use universal::Slice;
 use view::MachView;
 
@@ -155,7 +157,8 @@ fn append(report: &mut VerifyReport, part: VerifyReport, slice: &Slice, options:
             report.differences.push(difference);
         }
     }
-    report.remarks.extend(part.remarks.into_iter().map(|remark| format!("{title}: {remark}")));
+    let of_image = |remark| Remark::OfImage { image: title.clone(), remark: Box::new(remark) };
+    report.remarks.extend(part.remarks.into_iter().map(of_image));
 }
 
 fn not_comparable(error: &Error) -> Difference {
@@ -248,7 +251,7 @@ fn choose<'data>(bytes: &'data [u8], architecture: Option<&str>) -> Result<&'dat
     match (fitting.next(), fitting.next()) {
         (Some(slice), None) => Ok(&bytes[slice.range.clone()]),
         (Some(_), Some(_)) => {
-            Err(Error::usage("the file has several images").with_hint("choose one with --arch NAME"))
+            Err(Error::usage("the file has several images").with_hint(Hint::ChooseArchitecture(None)))
         }
         (None, _) => Err(Error::usage("the file has no image for this architecture")),
     }

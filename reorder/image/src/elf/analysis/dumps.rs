@@ -12,6 +12,7 @@ use memchr::memmem;
 use crate::elf::file::ElfFile;
 use crate::elf::section::Section;
 use reorder_base::address::Address;
+use reorder_base::hint::Hint;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// A program that loads dumps.
@@ -39,7 +40,7 @@ pub(super) fn check_dumps(file: &ElfFile<'_>) -> Result<(), Refusal> {
         return Err(Refusal::new(
             RefusalCode::MemoryDump,
             format!("this is {name}, whose memory dump ({dump}) holds addresses of its functions"),
-            "give the order to the linker (`reorder order`): the build then makes the dump with what was linked",
+            Hint::OrderBeforeDump,
         )
         .at(address));
     }

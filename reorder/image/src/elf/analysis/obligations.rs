@@ -11,6 +11,7 @@ use crate::elf::dynamic::DynamicEntry;
 use crate::elf::file::ElfFile;
 use crate::elf::loader_formats::check_loader_formats;
 use reorder_base::address::Address;
+use reorder_base::hint::Hint;
 use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
@@ -69,9 +70,8 @@ pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), R
         }
     }
     if file.section(COPIES.as_bytes()).is_some() {
-        let cure = "give the image as it was before --clone";
         let reason = "the image has copies of functions, which moving would take apart";
-        return Err(Refusal::new(RefusalCode::Copies, reason, cure));
+        return Err(Refusal::new(RefusalCode::Copies, reason, Hint::ImageWithoutCopies));
     }
     check_loader_formats(file, dynamic)?;
     check_uncovered_bytes(file)?;

@@ -43,6 +43,7 @@ use fragments::Fragment;
 use placed::{Copies, filler};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
+use reorder_base::hint::Hint;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
@@ -249,7 +250,8 @@ const MAX_ROUNDS: usize = 4;
 fn check(file: &ElfFile<'_>) -> std::result::Result<(), Refusal> {
     if !KeptTables::read(file).is_empty() {
         let what = "relocations that the linker kept would no longer describe the code that leads to copies";
-        return Err(Refusal::new(RefusalCode::Copies, what, "strip the image, or leave out --clone"));
+        let otherwise = Some("strip the image");
+        return Err(Refusal::new(RefusalCode::Copies, what, Hint::LeaveOutCopies { otherwise }));
     }
     Ok(())
 }
@@ -266,10 +268,11 @@ fn segment_address(file: &ElfFile<'_>, alignment: u64) -> std::result::Result<Ne
     let loaded = file.segments.iter().filter(|segment| segment.is_load());
     let end = loaded.map(|segment| segment.address.0.saturating_add(segment.memory_size)).max().unwrap_or(0);
     let start = end.checked_next_multiple_of(alignment).filter(|start| start.checked_add(1 << 32).is_some());
-    start.map(NewAddress).ok_or_else(|| no_addresses_left("leave out --clone"))
+    start.map(NewAddress).ok_or_else(no_addresses_left)
 }
 
-fn no_addresses_left(cure: &str) -> Refusal {
+fn no_addresses_left() -> Refusal {
+    let cure = Hint::LeaveOutCopies { otherwise: None };
     Refusal::new(RefusalCode::OutOfReach, "no addresses are left after the image", cure)
 }
 
@@ -337,7 +340,7 @@ impl<'run> Image<'run> {
         for table in &copies.tables {
             output.resize(at(table.start) as usize, filler(file.processor));
             output
-                .extend(copies.table_bytes(table).ok_or_else(|| no_addresses_left("give fewer functions"))?);
+                .extend(copies.table_bytes(table).ok_or_else(no_addresses_left)?);
         }
         let size = output.len() as u64 - self.offset;
         let copied = Placed { offset: self.offset, address: self.address, size };

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use reorder_base::address::NewAddress;
+use reorder_base::hint::Hint;
 use reorder_base::little_endian::u64_at;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::ElfFile;
@@ -59,7 +60,7 @@ pub(super) fn slot(file: &ElfFile<'_>) -> std::result::Result<Slot, Refusal> {
         Refusal::new(
             RefusalCode::Copies,
             "no program header is free for the segment of copies, and there is no note to give its own",
-            "link with --build-id, whose note has one; or leave out --clone",
+            Hint::LeaveOutCopies { otherwise: Some("link with --build-id, whose note has one") },
         )
     })
 }

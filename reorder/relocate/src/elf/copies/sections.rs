@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::placed::Copies;
 use reorder_base::address::{Address, NewAddress};
+use reorder_base::hint::Hint;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::obligations::COPIES;
 use reorder_image::elf::file::ElfFile;
@@ -58,11 +59,8 @@ impl<'run> Sections<'run> {
         let names = file.sections.get(usize::from(index)).filter(|_| file.sections.len() + 3 < 0xff00);
         let (Some(headers), Some(names)) = (headers, names) else {
             let what = "the image has more sections than its header counts, or none with their names";
-            return Err(Refusal::new(
-                RefusalCode::Copies,
-                what,
-                "relink with fewer sections, or leave out --clone",
-            ));
+            let otherwise = Some("relink with fewer sections");
+            return Err(Refusal::new(RefusalCode::Copies, what, Hint::LeaveOutCopies { otherwise }));
         };
         Ok(Self { file, headers: headers.to_vec(), names, strings: BTreeMap::new() })
     }

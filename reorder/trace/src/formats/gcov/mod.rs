@@ -24,6 +24,7 @@ use data::{Data, Function};
 use header::Kind;
 use notes::Found;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 pub(super) use join::join;
 pub use profile_id::gcc_profile_id;
@@ -129,11 +130,11 @@ fn beside(path: &Path) -> String {
 fn without_names(count: usize, file: &str) -> Option<Note> {
     (count > 0).then(|| {
         Note::new(format!("the names of {count} functions are not known, only their hashes; local functions may not be found by them"))
-            .with_hint(format!("build with -ftest-coverage too, and give the file that it makes: --companion {file}"))
+            .with_hint(Hint::companion("build with -ftest-coverage too, and give the file that it makes", file))
     })
 }
 
 fn other_notes(path: &Path) -> Note {
     Note::new(format!("{} belongs to another compilation", path.display()))
-        .with_hint("give the .gcno file of the build that wrote the .gcda: --companion FILE")
+        .with_hint(Hint::companion("give the .gcno file of the build that wrote the .gcda", "FILE"))
 }

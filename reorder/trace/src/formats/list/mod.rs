@@ -12,6 +12,7 @@ use line::{Entry, Line};
 use super::first_seen::FirstSeen;
 use crate::{Event, Evidence, Input, Location, Note, Reading, Trace};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 /// Whether it can be text: what is binary shows it by a NUL early on.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
@@ -120,7 +121,7 @@ fn keep_one_architecture(entries: &mut Vec<Entry>, input: &Input<'_>) -> Option<
     let skipped = count - entries.len();
     (skipped > 0).then(|| {
         Note::new(format!("lines for {wanted} are used, {skipped} lines for other architectures are not"))
-            .with_hint("name the image that is to be laid out: --companion IMAGE")
+            .with_hint(Hint::companion("name the image that is to be laid out", "IMAGE"))
     })
 }
 
@@ -147,7 +148,7 @@ fn interpret_numbers(entries: &mut [Entry]) -> (Evidence, Option<Note>) {
     if numbers.is_sorted_by(|first, second| first >= second) {
         let note =
             Note::new("the numbers beside the names fall: they are counts, which give no order of execution")
-                .with_hint("record a run: reorder record -o traces -- PROGRAM ARGUMENTS");
+                .with_hint(Hint::Record { what: "a run", otherwise: None });
         return (Evidence::Counts, Some(note));
     }
     let note =

@@ -17,6 +17,7 @@ use crate::{Companions, Name};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_base::hexadecimal::encode;
+use reorder_base::hint::Hint;
 
 /// Where a correlated profile's records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,10 +99,10 @@ impl Wanted<'_> {
             message += "; no image is given as a companion";
         }
         let message = std::iter::once(message).chain(reasons).collect::<Vec<_>>().join("; ");
-        Err(Error::malformed(self.offset, message).with_hint(
-            "give the unstripped program of exactly this build, or its debug file: --companion FILE (of Mach-O programs \
-             the .dSYM)",
-        ))
+        Err(Error::malformed(self.offset, message).with_hint(Hint::companion(
+            "give the unstripped program of exactly this build, or its debug file (of Mach-O programs the .dSYM)",
+            "FILE",
+        )))
     }
 
     fn functions_of(&self, image: &InstrumentedImage, companions: &Companions) -> Correlated {

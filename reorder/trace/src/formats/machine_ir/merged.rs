@@ -11,6 +11,7 @@ use crate::cursor::{ByteOrder, Cursor};
 use crate::formats::llvm_names::name_hash;
 use crate::{Event, Evidence, Input, Location, Name, NameHash, Note, Reading, Trace};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 struct Function {
     hash: u64,
@@ -52,7 +53,10 @@ pub(super) fn read(input: &Input<'_>, header: &Header) -> Result<Reading> {
                 Note::new(
                     "several runs were added up in this file: functions stand by the mean of their times",
                 )
-                .with_hint("give the .mipraw files of the runs with --companion PROGRAM.mipmap"),
+                .with_hint(Hint::companion(
+                    "give the .mipraw files of the runs, and their map",
+                    "PROGRAM.mipmap",
+                )),
             );
             Evidence::Blended
         }

@@ -17,6 +17,7 @@ mod tests;
 use crate::{Input, Reading};
 use header::{Header, Kind};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 /// Whether it starts as all files of the system do.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
@@ -32,7 +33,8 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     match header.kind {
         Kind::Raw => raw::read(input),
         Kind::Merged => merged::read(input, &header),
-        Kind::Map => Err(Error::malformed(0, "a map of functions, not a profile")
-            .with_hint("give the .mipraw file that the program wrote, and this one with --companion")),
+        Kind::Map => Err(Error::malformed(0, "a map of functions, not a profile").with_hint(
+            Hint::companion("give the .mipraw file that the program wrote, and this one", "FILE"),
+        )),
     }
 }

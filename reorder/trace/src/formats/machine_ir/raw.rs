@@ -11,6 +11,7 @@ use super::map::{self, Map};
 use crate::cursor::{ByteOrder, Cursor};
 use crate::{Event, Evidence, Input, Location, Name, Note, Reading, Trace};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 /// What an untouched field holds.
 const NEVER: u32 = u32::MAX;
@@ -56,9 +57,10 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
             MODULE_FIELD,
             format!("functions have no names: {what} (module {module:#010x})"),
         );
-        let error = error.with_hint(
-            "llvm-objcopy --dump-section=__llvm_mipmap=PROGRAM.mipmap PROGRAM, and give that file: --companion PROGRAM.mipmap",
-        );
+        let error = error.with_hint(Hint::companion(
+            "llvm-objcopy --dump-section=__llvm_mipmap=PROGRAM.mipmap PROGRAM, and give that file",
+            "PROGRAM.mipmap",
+        ));
         if unmapped.len() == units(input.bytes).count() {
             return Err(error);
         }

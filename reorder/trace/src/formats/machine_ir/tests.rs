@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use crate::formats::{damage, llvm_names::name_hash};
 use crate::{Companions, Evidence, Reading, read_bytes};
+use reorder_base::hint::Hint;
 
 const FORMAT: &str = "Machine IR Profile";
 
@@ -170,7 +171,7 @@ fn a_missing_or_wrong_map_is_told() {
     let raw = damage::sample("machine_ir/mip-synthetic.mipraw");
     let error = read(&raw, b"").unwrap_err();
     assert!(error.to_string().contains("no map is given"), "{error}");
-    assert!(error.hint.unwrap().contains("--companion"));
+    assert!(matches!(error.hint, Some(Hint::Companion { .. })));
     let wrong = map(header(0x20, 0x14, 0xc, 5, 0x100), &["a"], 8, true, false);
     let error = read(&raw, &wrong).unwrap_err();
     assert!(error.to_string().contains("none of the maps"), "{error}");

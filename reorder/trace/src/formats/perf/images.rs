@@ -7,6 +7,7 @@ use super::processes::Mapping;
 use crate::formats::image_traces::recorded_image;
 use crate::{Companion, CompanionImage, Companions, ImageIdentity, Name, Note};
 use reorder_base::address::{Address, RuntimeAddress};
+use reorder_base::hint::Hint;
 
 /// Files by number.
 #[derive(Default)]
@@ -114,7 +115,7 @@ fn from_disk(identity: &ImageIdentity, notes: &mut Vec<Note>) -> Option<Companio
     if identity.build_id.is_some() && found != identity.build_id {
         notes.push(
             Note::new(format!("{} is not the build that was recorded", path.display()))
-                .with_hint("give the recorded build: --companion IMAGE"),
+                .with_hint(Hint::companion("give the recorded build", "IMAGE")),
         );
         return None;
     }

@@ -8,6 +8,7 @@ use crate::formats::first_seen::FirstSeen;
 use crate::{Companions, Event, Evidence, Location, Name, Note, Reading, Trace};
 use reorder_base::address::RuntimeAddress;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 /// What an event of the recorder means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -174,7 +175,7 @@ impl Sightings {
         if evidence.iter().any(|kind| matches!(kind, Kind::Sample(_))) {
             notes.push(
                 Note::new("samples miss short functions: the order is that of the first samples")
-                    .with_hint("record every first call: reorder record -o traces -- PROGRAM ARGUMENTS"),
+                    .with_hint(Hint::Record { what: "every first call", otherwise: None }),
             );
         }
         notes
@@ -200,7 +201,7 @@ fn untranslated(image: &OpenImage<'_>) -> Note {
          only, and those sampled several times are listed several times",
         image.identity()
     ))
-    .with_hint("give the recorded image: --companion IMAGE")
+    .with_hint(Hint::companion("give the recorded image", "IMAGE"))
 }
 
 /// Each function once, at its first sighting; what no symbol covers, each address once.

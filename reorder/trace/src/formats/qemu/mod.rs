@@ -24,6 +24,7 @@ use super::lines::{lines, some_early_line, split_once};
 use crate::{Event, ImageIdentity, Input, Location, Name, Note, Reading, Trace};
 use reorder_base::address::RuntimeAddress;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use reorder_base::numbers::prefixed_hexadecimal;
 
 const COMMAND: &str = "qemu-x86_64 -d in_asm,nochain,page -D blocks.log PROGRAM ARGUMENTS (or the qemu-* of the \
@@ -64,7 +65,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     if placement.is_none() && input.companions.images().next().is_some() {
         notes.push(
             Note::new("no companion fits: none has the log's symbols at its addresses")
-                .with_hint("give the program that ran: --companion PROGRAM"),
+                .with_hint(Hint::companion("give the program that ran", "PROGRAM")),
         );
     }
     let left_out = events.iter().filter(|event| event.is_none()).count();
@@ -98,7 +99,10 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
                 "the program has no symbols, and nothing says where it was loaded: its blocks are known by \
                        addresses of the process",
             )
-            .with_hint(format!("give the program and log its place: --companion PROGRAM; {COMMAND}")),
+            .with_hint(Hint::companion(
+                format!("log its place by {COMMAND}, and give the program"),
+                "PROGRAM",
+            )),
         );
     }
     Ok(Reading { traces, notes })

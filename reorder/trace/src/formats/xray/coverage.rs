@@ -20,6 +20,7 @@ use crate::formats::lines::{lines, split_once};
 use crate::{CompanionImage, Event, ImageIdentity, Input, Location, Note, Reading, Trace};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 use reorder_base::numbers::{decimal, prefixed_hexadecimal};
 
 const SIGNATURE: &[u8] = b"# xray coverage 1\n";
@@ -80,11 +81,9 @@ pub(crate) fn read(input: &Input<'_>) -> Result<Reading> {
     let images: Vec<CompanionImage<'_>> = input.companions.images().collect();
     let companion = companion_of(&found, &images);
     if companion.is_none() && !images.is_empty() {
-        notes.push(
-            Note::new("no companion has the addresses of the program's functions").with_hint(
-                "give the program that was built with XRay and wrote the list: --companion PROGRAM",
-            ),
-        );
+        notes.push(Note::new("no companion has the addresses of the program's functions").with_hint(
+            Hint::companion("give the program that was built with XRay and wrote the list", "PROGRAM"),
+        ));
     }
     let mut traces = ImageTraces::new();
     for line in &found {

@@ -9,6 +9,7 @@ use super::map::Map;
 use super::records::Entry;
 use crate::{Companions, Note};
 use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
 
 /// Maps by object number.
 pub(super) struct Objects<'data> {
@@ -72,7 +73,7 @@ impl<'data> Objects<'data> {
                 "the log knows functions by number only; their addresses are in the instrumented program";
             let message = [vec![what.to_owned()], reasons].concat().join("; ");
             let mut error = Error::usage(message)
-                .with_hint("give the program that wrote the log: --companion INSTRUMENTED_PROGRAM");
+                .with_hint(Hint::companion("give the program that wrote the log", "INSTRUMENTED_PROGRAM"));
             error.offset = Some(0);
             return Err(error);
         }
@@ -88,13 +89,8 @@ impl<'data> Objects<'data> {
         notes.extend(misfits.into_iter().map(Note::new));
         for (object, (_, count)) in highest.iter().filter(|(object, _)| !self.maps.contains_key(object)) {
             let (what, hint) = match object {
-                0 => ("the program".to_owned(), "give it: --companion INSTRUMENTED_PROGRAM".to_owned()),
-                _ => (
-                    format!("object {object}, a shared library"),
-                    "give all instrumented libraries in the order in which they are loaded: --companion PROGRAM \
-                     --companion FIRST.so --companion SECOND.so"
-                        .to_owned(),
-                ),
+                0 => ("the program".to_owned(), Hint::companion("give it", "INSTRUMENTED_PROGRAM")),
+                _ => (format!("object {object}, a shared library"), all_libraries()),
             };
             notes.push(
                 Note::new(format!(
@@ -104,6 +100,11 @@ impl<'data> Objects<'data> {
             );
         }
     }
+}
+
+fn all_libraries() -> Hint {
+    let request = "give all instrumented libraries in the order in which they are loaded";
+    Hint::companions(request, ["PROGRAM", "FIRST.so", "SECOND.so"].map(str::to_owned).to_vec())
 }
 
 fn take_fitting<'data>(

@@ -19,6 +19,7 @@ use crate::elf::view::SectionView;
 use crate::moves::AddressMoves;
 use crate::padding::{new_filler_length, padding_length};
 use crate::processor::Processor;
+use crate::remark::Remark;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
 
@@ -116,10 +117,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<Ad
     findings.checked(Check::Gaps, "instructions", all.instructions);
     findings.checked(Check::Padding, "bytes", padding);
     if all.opaque_bytes > 0 {
-        findings.remark(format!(
-            "{} bytes of code outside of functions could not be decoded; they are unchanged",
-            all.opaque_bytes
-        ));
+        findings.remark(Remark::UndecodableGaps(all.opaque_bytes));
     }
     all.references
 }
