@@ -15,7 +15,8 @@
 const TEXT: u64 = 0x1000;
 const HEADER_TABLE: u64 = 0x2000;
 const FRAMES: u64 = 0x2100;
-const TABLES: u64 = 0x2800;
+/// First address of the exception tables of functions.
+pub(crate) const TABLES: u64 = 0x2800;
 const OLD_NAMES: u64 = 0x3000;
 const OLD_SECTIONS: u64 = 0x3080;
 /// Bytes of the names of sections without copies.
@@ -29,6 +30,8 @@ pub(crate) const COPIES: u64 = 0x5000;
 pub(crate) const SEGMENT_OFFSET: u64 = 0x4000;
 /// Bytes of the section of copies.
 pub(crate) const COPIES_SIZE: u64 = 0x40;
+/// First address of the exception tables of copies.
+pub(crate) const NEW_TABLES: u64 = COPIES + 0x380;
 const NEW_FRAMES: u64 = COPIES + 0x80;
 /// Bytes of the segment.
 pub(crate) const SEGMENT_SIZE: u64 = 0x400;
@@ -245,7 +248,7 @@ impl Design {
         put(&mut bytes, 120, &program_header(1, 5, SEGMENT_OFFSET, COPIES, SEGMENT_SIZE, 0x1000));
         put(&mut bytes, 176, &program_header(0x6474_e550, 4, file(header_at), header_at, search_size, 4));
         let changed = (64..232).chain(TEXT as usize..TEXT as usize + self.text.len());
-        let header = file_header(bytes.len() as u64 + 0x400, 8, 5);
+        let header = file_header(bytes.len() as u64 + 0x400, 9, 5);
         put(&mut bytes, 0, &header);
         let list = self.list(&old, &bytes, (0..64).chain(changed));
         let list_at = bytes.len() as u64 + 0x800;
@@ -259,6 +262,7 @@ impl Design {
         ];
         let added = [
             (".text.reorder", 1, 6, COPIES, SEGMENT_OFFSET, COPIES_SIZE),
+            (".gcc_except_table.reorder", 1, 2, NEW_TABLES, file(NEW_TABLES), 0x80),
             (".reorder.clones", 1, 0, 0, list_at, list.len() as u64),
         ];
         let end = SEGMENT_OFFSET + SEGMENT_SIZE;

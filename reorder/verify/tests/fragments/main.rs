@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
+mod exceptions;
 mod image;
 
 use image::{Design, FRAME_OFFSET, SAVED_RBP, advance, to};

@@ -2,7 +2,7 @@
 
 use goblin::elf::ProgramHeader;
 use goblin::elf::program_header::{PF_R, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_NULL};
-use goblin::elf::section_header::SHT_SYMTAB;
+use goblin::elf::section_header::{SHF_ALLOC, SHT_PROGBITS, SHT_SYMTAB};
 
 use super::record::RECORD;
 use crate::bytes::range;
@@ -75,7 +75,7 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
     }
 }
 
-/// The section of the copies, which lies inside `segment`. All other old sections keep header and place, except unwind
+/// The section of the copies, which lies inside `segment`. A section of exception tables may follow it, then the list. All other old sections keep header and place, except unwind
 /// tables and tables of symbols and strings, which may move.
 ///
 /// # Errors
@@ -88,13 +88,16 @@ pub(super) fn added_section<'new, 'data>(
     let differs = |what: &str, section: &SectionView<'_>| {
         Err(Error::verification(format!("{what} {}", String::from_utf8_lossy(section.name))))
     };
+    // Readable alone.
+    let is_plain = |section: &SectionView<'_>| section.flags == u64::from(SHF_ALLOC);
     let is_inside = |section: &SectionView<'_>| {
         section.address >= segment.p_vaddr
             && section.end() <= segment.p_vaddr + segment.p_memsz
             && section.offset == segment.p_offset + (section.address - segment.p_vaddr)
     };
-    if new.sections.len() != old.sections.len() + 2 {
-        return Err(Error::verification("not exactly two sections were added"));
+    let counts = old.sections.len() + 2..=old.sections.len() + 3;
+    if !counts.contains(&new.sections.len()) {
+        return Err(Error::verification("not two or three sections were added"));
     }
     for (before, after) in old.sections.iter().zip(&new.sections) {
         let same_kind = (before.name, before.kind, before.flags, before.link, before.info)
@@ -119,8 +122,14 @@ pub(super) fn added_section<'new, 'data>(
             return differs("the place or size changed in section", before);
         }
     }
-    let [copies, record] = &new.sections[old.sections.len()..] else {
-        return Err(Error::verification("not exactly two sections were added"));
+    let (copies, record) = match &new.sections[old.sections.len()..] {
+        [copies, record] => (copies, record),
+        [copies, tables, record] if tables.kind == SHT_PROGBITS && is_plain(tables) && is_inside(tables) => {
+            (copies, record)
+        }
+        _ => {
+            return Err(Error::verification("not copies, perhaps exception tables, and the list were added"));
+        }
     };
     if record.name != RECORD || record.is_loaded() {
         return differs("an unknown section was added:", record);
