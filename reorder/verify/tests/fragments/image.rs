@@ -1,4 +1,4 @@
-//! A small x86-64 image of four functions, and the same with copies of fragments. Both are written byte by byte, so the
+//! A small image of four functions, and the same with copies of fragments. Both are written byte by byte, so the
 //! tests depend on no code that makes copies.
 //!
 //! ```text
@@ -11,6 +11,8 @@
 //! 0x5009 call 0x5020; jmp 0x100a                       copy of 0x1005..0x100a
 //! 0x5020 xor eax, eax; jmp 0x1020                      copy of 0x1010..0x1017
 //! ```
+//!
+//! The image for AArch64 has the same functions and copies in words.
 
 const TEXT: u64 = 0x1000;
 const HEADER_TABLE: u64 = 0x2000;
@@ -56,6 +58,8 @@ pub(crate) struct Fragment {
 /// What a pair of images is made of.
 #[derive(Clone, Debug)]
 pub(crate) struct Design {
+    /// `e_machine`.
+    pub(crate) machine: u16,
     /// The code from 0x1000 on.
     pub(crate) text: Vec<u8>,
     /// The same, leading to copies.
@@ -78,6 +82,21 @@ pub(crate) const FRAME_OFFSET: u8 = 0x0e;
 pub(crate) const SAVED_RBP: u8 = 0x86;
 /// `DW_CFA_restore` of `rbp`.
 pub(crate) const RESTORED_RBP: u8 = 0xc6;
+
+/// `EM_X86_64`.
+const X86_64: u16 = 62;
+/// `BRK #1`.
+const BREAK: u32 = 0xd420_0020;
+
+/// The word of a branch at `place`; `opcode` is that of `B` or `BL`.
+pub(crate) fn branch(opcode: u32, place: u64, target: u64) -> u32 {
+    opcode | (target.wrapping_sub(place) >> 2) as u32 & 0x03ff_ffff
+}
+
+/// `CBZ w0, target`.
+fn compare_and_branch(place: u64, target: u64) -> u32 {
+    0x3400_0000 | ((target.wrapping_sub(place) >> 2) as u32 & 0x7_ffff) << 5
+}
 
 /// `opcode` followed by the distance from `end` to `target`.
 pub(crate) fn to(opcode: &[u8], end: u64, target: u64) -> Vec<u8> {
@@ -134,10 +153,65 @@ impl Design {
             ),
             copy(0x1010, 7, 0x5020, [&[0x31, 0xc0][..], &to(&[0xe9], 0x5027, 0x1020)].concat(), &[]),
         ];
-        Self { text, new_text, functions, has_tables: false, fragments }
+        Self { machine: X86_64, text, new_text, functions, has_tables: false, fragments }
     }
 
-    /// The parent of all entries: canonical frame address `rsp + 8`, return address before it.
+    /// The functions of the head of this file for AArch64:
+    /// `first` is `stp x29, x30, [sp, #-16]!; cbz w0, cold; bl second; cold: ldp x29, x30, [sp], #16; ret`.
+    pub(crate) fn aarch64() -> Self {
+        const SAVE: u32 = 0xa9bf_7bfd;
+        const CLEAR: u32 = 0x2a1f_03e0;
+        const RETURN: u32 = 0xd65f_03c0;
+        const NO_OPERATION: u32 = 0xd503_201f;
+        let code = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let mut text = code(&[BREAK; 16]);
+        let skip = compare_and_branch(0x1004, 0x100c);
+        let call = branch(0x9400_0000, 0x1008, 0x1020);
+        put(&mut text, 0, &code(&[SAVE, skip, call, 0xa8c1_7bfd, RETURN]));
+        put(&mut text, 0x20, &code(&[CLEAR, branch(0x1400_0000, 0x1024, 0x1030)]));
+        put(&mut text, 0x30, &code(&[NO_OPERATION, RETURN]));
+        put(&mut text, 0x38, &code(&[branch(0x9400_0000, 0x1038, 0x1000), RETURN]));
+        let mut new_text = text.clone();
+        put(&mut new_text, 8, &code(&[branch(0x9400_0000, 0x1008, 0x5020)]));
+        put(&mut new_text, 0x38, &code(&[branch(0x9400_0000, 0x1038, 0x5000)]));
+        let saved = [FRAME_OFFSET, 16, 0x9d, 2, 0x9e, 1];
+        let framed = [&[advance(4)][..], &saved, &[advance(12), FRAME_OFFSET, 0, 0xdd, 0xde]].concat();
+        let functions = vec![
+            (0x1000, 20, framed, None),
+            (0x1020, 8, vec![], None),
+            (0x1030, 8, vec![], None),
+            (0x1038, 8, vec![], None),
+        ];
+        let copy = |original, size, copy, code: Vec<u8>, rules: &[u8]| Fragment {
+            original,
+            size,
+            copy,
+            code,
+            rules: Some(rules.to_vec()),
+            table: None,
+        };
+        let fragments = vec![
+            copy(
+                0x1000,
+                8,
+                0x5000,
+                code(&[SAVE, compare_and_branch(0x5004, 0x100c)]),
+                &[&[advance(4)][..], &saved].concat(),
+            ),
+            copy(
+                0x1008,
+                4,
+                0x5008,
+                code(&[branch(0x9400_0000, 0x5008, 0x5020), branch(0x1400_0000, 0x500c, 0x100c)]),
+                &saved,
+            ),
+            copy(0x1020, 8, 0x5020, code(&[CLEAR, branch(0x1400_0000, 0x5024, 0x1030)]), &[]),
+        ];
+        Self { machine: 183, text, new_text, functions, has_tables: false, fragments }
+    }
+
+    /// The parent of all entries: at the start of a function the canonical frame address is `rsp + 8` with the return
+    /// address before it, or `sp`.
     fn parent(&self) -> Vec<u8> {
         let letters: &[u8] = if self.has_tables { b"zLR\0" } else { b"zR\0" };
         let encodings: &[u8] = if self.has_tables { &[2, 0x1b, 0x1b] } else { &[1, 0x1b] };
@@ -210,7 +284,7 @@ impl Design {
         for (address, table) in self.old_tables().into_iter().flatten() {
             put(&mut bytes, address, &table);
         }
-        put(&mut bytes, 0, &file_header(OLD_SECTIONS, 6, 5));
+        put(&mut bytes, 0, &file_header(self.machine, OLD_SECTIONS, 6));
         let search_size = search.len() as u64;
         put(&mut bytes, 64, &program_header(1, 5, 0, 0, 0x3000, 0x1000));
         put(&mut bytes, 120, &program_header(4, 4, 0x2f00, 0x2f00, 0x20, 4));
@@ -232,8 +306,11 @@ impl Design {
         bytes.resize((SEGMENT_OFFSET + SEGMENT_SIZE) as usize, 0);
         put(&mut bytes, TEXT, &self.new_text);
         let file = |address: u64| address - COPIES + SEGMENT_OFFSET;
-        let copies = vec![0xcc; COPIES_SIZE as usize];
-        put(&mut bytes, SEGMENT_OFFSET, &copies);
+        let filler = match self.machine {
+            X86_64 => [0xcc; 4],
+            _ => BREAK.to_le_bytes(),
+        };
+        put(&mut bytes, SEGMENT_OFFSET, &filler.repeat(COPIES_SIZE as usize / 4));
         for fragment in &self.fragments {
             put(&mut bytes, file(fragment.copy), &fragment.code);
             fragment.table.iter().for_each(|(address, table)| put(&mut bytes, file(*address), table));
@@ -248,7 +325,7 @@ impl Design {
         put(&mut bytes, 120, &program_header(1, 5, SEGMENT_OFFSET, COPIES, SEGMENT_SIZE, 0x1000));
         put(&mut bytes, 176, &program_header(0x6474_e550, 4, file(header_at), header_at, search_size, 4));
         let changed = (64..232).chain(TEXT as usize..TEXT as usize + self.text.len());
-        let header = file_header(bytes.len() as u64 + 0x400, 9, 5);
+        let header = file_header(self.machine, bytes.len() as u64 + 0x400, 9);
         put(&mut bytes, 0, &header);
         let list = self.list(&old, &bytes, (0..64).chain(changed));
         let list_at = bytes.len() as u64 + 0x800;
@@ -309,12 +386,15 @@ fn search_table(address: u64, frames: u64, rows: &[(u64, u64)]) -> Vec<u8> {
     table
 }
 
-fn file_header(sections: u64, count: u16, names: u16) -> Vec<u8> {
+/// The table of names is section 5.
+fn file_header(machine: u16, sections: u64, count: u16) -> Vec<u8> {
     let mut header = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-    header.extend([3, 0, 62, 0, 1, 0, 0, 0]);
+    header.extend([3, 0]);
+    header.extend(machine.to_le_bytes());
+    header.extend(1_u32.to_le_bytes());
     [0x1030, 64, sections].iter().for_each(|number| header.extend(number.to_le_bytes()));
     header.extend([0; 4]);
-    [64_u16, 56, 3, 64, count, names].iter().for_each(|number| header.extend(number.to_le_bytes()));
+    [64_u16, 56, 3, 64, count, 5].iter().for_each(|number| header.extend(number.to_le_bytes()));
     header
 }
 

@@ -5,7 +5,7 @@
 mod exceptions;
 mod image;
 
-use image::{Design, FRAME_OFFSET, SAVED_RBP, advance, to};
+use image::{Design, FRAME_OFFSET, SAVED_RBP, advance, branch, to};
 use reorder_verify::{VerifyOptions, VerifyReport, verify};
 
 fn report(old: &[u8], new: &[u8]) -> VerifyReport {
@@ -27,30 +27,36 @@ fn differences(design: &Design) -> Vec<String> {
 #[test]
 fn right_copies_are_proven() {
     assert_eq!(differences(&Design::plain()), NOTHING);
+    assert_eq!(differences(&Design::aarch64()), NOTHING);
 }
 
 /// Each byte of the segment is changed in four ways. What is accepted says the same: the highest bit makes a number of an
-/// entry longer without another value, and `DW_CFA_restore` of a register without a rule does nothing.
+/// entry longer without another value, `DW_CFA_restore` of a register without a rule does nothing, and traps are traps.
 #[test]
 fn every_byte_of_the_segment_counts() {
-    let design = Design::plain();
-    let (old, new) = (design.old(), design.new());
-    let segment = image::SEGMENT_OFFSET as usize..(image::SEGMENT_OFFSET + image::SEGMENT_SIZE) as usize;
-    let mut accepted = Vec::new();
-    let mut tried = 0;
-    for at in segment {
-        for change in [0x01, 0x04, 0x80, 0xff] {
-            let mut forged = new.clone();
-            forged[at] ^= change;
-            tried += 1;
-            if report(&old, &forged).is_proven() {
-                accepted.push((forged[at], new[at]));
+    for design in [Design::plain(), Design::aarch64()] {
+        let (old, new) = (design.old(), design.new());
+        let segment = image::SEGMENT_OFFSET as usize..(image::SEGMENT_OFFSET + image::SEGMENT_SIZE) as usize;
+        let mut accepted = Vec::new();
+        let mut tried = 0;
+        for at in segment {
+            for change in [0x01, 0x04, 0x80, 0xff] {
+                let mut forged = new.clone();
+                forged[at] ^= change;
+                tried += 1;
+                let word = u32::from_le_bytes(forged[at / 4 * 4..at / 4 * 4 + 4].try_into().unwrap());
+                let is_trap = word & 0xffe0_001f == 0xd420_0000;
+                if !is_trap && report(&old, &forged).is_proven() {
+                    accepted.push((at, forged[at], new[at]));
+                }
             }
         }
+        assert_eq!(tried, 4 * image::SEGMENT_SIZE);
+        accepted.retain(|(_, forged, was)| {
+            !matches!((forged, was), (0xff, 0) | (0x80, 0) | (0x81, 1) | (0x82, 2))
+        });
+        assert!(accepted.is_empty(), "{accepted:x?}");
     }
-    assert_eq!(tried, 4 * image::SEGMENT_SIZE);
-    accepted.retain(|(forged, was)| !matches!((forged, was), (0xff, 0) | (0x80, 0) | (0x82, 2)));
-    assert!(accepted.is_empty(), "{accepted:x?}");
 }
 
 /// The design with a fragment of other code, or other places.
@@ -177,4 +183,50 @@ fn rules_that_use_the_program_counter_have_no_copy() {
         design.fragments[2].rules = Some(harmless);
     });
     assert_eq!(found, NOTHING);
+}
+
+#[test]
+fn copies_for_aarch64_are_checked() {
+    let refused = |change: fn(&mut Design)| {
+        let mut design = Design::aarch64();
+        change(&mut design);
+        differences(&design)
+    };
+    let contains =
+        |found: &[String], what: &str| assert!(found.iter().any(|found| found.contains(what)), "{found:#?}");
+    let found = refused(|design| {
+        let to_middle = branch(0x9400_0000, 0x5008, 0x5024);
+        design.fragments[1].code.splice(0..4, to_middle.to_le_bytes());
+    });
+    contains(&found, "what the copied instruction at 0x5008 states");
+    let found = refused(|design| {
+        let to_other = branch(0x1400_0000, 0x500c, 0x1010);
+        design.fragments[1].code.splice(4..8, to_other.to_le_bytes());
+    });
+    contains(&found, "what follows the copy at 0x500c");
+    contains(&refused(|design| design.fragments[1].rules = Some(vec![])), "other rules at 0x5008");
+    // An instruction that signs with the program counter.
+    let found = refused(|design| {
+        for code in [&mut design.text, &mut design.new_text, &mut design.fragments[0].code] {
+            code.splice(0..4, 0xdac1_a3fe_u32.to_le_bytes());
+        }
+    });
+    contains(&found, "the copy of the instruction at 0x1000");
+}
+
+#[test]
+fn restartable_sequences_have_no_copy() {
+    let design = Design::plain();
+    let (mut old, mut new) = (design.old(), design.new());
+    // The section of exception tables takes the name of the list.
+    for image in [&mut old, &mut new] {
+        let name = b".gcc_except_table\0";
+        let places = (0..image.len() - name.len()).filter(|at| image[*at..].starts_with(name));
+        for at in places.collect::<Vec<usize>>() {
+            image[at..at + name.len()].copy_from_slice(b"__rseq_cs\0\0\0\0\0\0\0\0\0");
+        }
+        image[0x2808..0x2810].copy_from_slice(&0x1003_u64.to_le_bytes());
+    }
+    let found = report(&old, &new).differences;
+    assert!(found.iter().any(|found| found.place == "the function that contains 0x1003"), "{found:#?}");
 }
