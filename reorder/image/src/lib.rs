@@ -7,6 +7,7 @@
 
 pub mod aarch64;
 
+pub mod basic_blocks;
 pub mod boundaries;
 
 pub mod code_reference;

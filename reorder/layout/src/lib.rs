@@ -140,6 +140,25 @@ pub fn lay_out_functions_in(
     arrange(None, functions, traces, room, request)
 }
 
+/// What one startup needs of pieces that are copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PieceTrace {
+    /// How many times it counts.
+    pub weight: u64,
+    /// Numbers of pieces, each once, in order of first execution.
+    pub pieces: Vec<u32>,
+}
+
+/// Orders pieces of code of these `sizes`, in bytes, that are copied one after the other; gives their numbers. Pieces that no
+/// trace needs come last.
+///
+/// # Errors
+/// Traces that name unknown pieces or one piece twice.
+pub fn lay_out_pieces(sizes: Vec<u64>, traces: &[PieceTrace], request: &LayoutRequest) -> Result<Vec<usize>> {
+    let problem = problem::problem_of_pieces(sizes, traces, request)?;
+    Ok(order_of(&problem, request).iter().map(|piece| piece.index()).collect())
+}
+
 fn arrange(
     file: Option<&ElfFile<'_>>,
     functions: &FunctionTable<'_>,

@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 
+use layout_algos::ids::FunctionId;
 use layout_algos::problem::{LayoutProblem, ProblemError, Trace};
 use layout_algos::score::Span;
 
-use super::{LayoutRequest, checked_count, to_id};
+use super::{LayoutRequest, PieceTrace, checked_count, to_id};
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
@@ -131,6 +132,30 @@ pub(super) fn problem_of(
         }
         false => Ok(problem),
     }
+}
+
+/// The problem of ordering pieces of these sizes that follow each other without padding.
+///
+/// # Errors
+/// Traces that name pieces outside of `sizes` or one piece twice.
+pub(super) fn problem_of_pieces(
+    sizes: Vec<u64>,
+    traces: &[PieceTrace],
+    request: &LayoutRequest,
+) -> Result<LayoutProblem> {
+    let count = checked_count(sizes.len())?;
+    let traces: Vec<Trace> = traces
+        .iter()
+        .filter(|trace| trace.weight > 0)
+        .map(|trace| Trace {
+            weight: trace.weight,
+            functions: trace.pieces.iter().map(|&piece| FunctionId(piece)).collect(),
+        })
+        .collect();
+    LayoutProblem::new(sizes, &traces)
+        .and_then(|problem| problem.with_alignments(vec![1; count as usize]))
+        .and_then(|problem| problem.with_objective(request.objective()))
+        .map_err(unusable)
 }
 
 fn unusable(error: ProblemError) -> Error {

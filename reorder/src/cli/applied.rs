@@ -71,6 +71,7 @@ pub fn joined(mut all: ApplySummary, next: ApplySummary) -> ApplySummary {
 
 fn joined_clones(mut all: CloneSummary, next: CloneSummary) -> CloneSummary {
     all.functions += next.functions;
+    all.fragments += next.fragments;
     all.bytes += next.bytes;
     all.skipped.extend(next.skipped);
     all
@@ -100,7 +101,12 @@ mod tests {
     fn copies_of_all_images_are_counted() {
         let with = |functions: usize| ApplySummary {
             functions,
-            clones: (functions > 1).then(|| CloneSummary { functions, bytes: 10, skipped: Vec::new() }),
+            clones: (functions > 1).then(|| CloneSummary {
+                functions,
+                fragments: 1,
+                bytes: 10,
+                skipped: Vec::new(),
+            }),
             ..ApplySummary::default()
         };
         let sum = joined(joined(with(2), with(1)), with(3));

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::cli::applied::{AppliedFile, LeftImage, status_of};
-use crate::cli::apply_elf::{CloneChoice, ElfRequest, apply_elf};
+use crate::cli::apply_elf::{CloneChoice, ElfRequest, LayoutKind, apply_elf};
 use crate::cli::apply_macho::{MachORequest, apply_file};
 use crate::cli::apply_set;
 use crate::cli::apply_wheel::apply_wheel;
@@ -70,6 +70,9 @@ pub struct ApplyArguments {
     options: RelocateArguments,
     #[command(flatten)]
     macho: MachOArguments,
+    /// What is laid out
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t, conflicts_with_all = ["clone", "architecture", "most_pinned", "allow_swift_pins"])]
+    layout: LayoutKind,
     /// Copy functions used at startup into a new segment: those that cannot move, or all; the file grows
     #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "stayed", conflicts_with_all = ["map", "architecture", "most_pinned", "allow_swift_pins"])]
     clone: Option<CloneArgument>,
@@ -149,8 +152,9 @@ impl Report for ApplyReport<'_> {
 /// What was copied, and what could not be copied.
 fn clones_text(clones: &CloneSummary) -> String {
     let mut text = format!(
-        "{} functions copied ({} bytes) into {COPIES}; {} that startup uses stay\n",
+        "{} functions copied in {} fragments ({} bytes) into {COPIES}; {} that startup uses stay\n",
         grouped(clones.functions as u64),
+        grouped(clones.fragments as u64),
         grouped(clones.bytes),
         grouped(clones.skipped.len() as u64),
     );
@@ -205,6 +209,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
         options: arguments.options.options(),
         with_map: arguments.map.is_some(),
         clones: arguments.clone.map(CloneArgument::choice),
+        layout: arguments.layout,
     };
     arguments.options.check_map(arguments.map.is_some())?;
     if let Some(directory) = &arguments.set {

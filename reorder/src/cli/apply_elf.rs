@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
+use clap::ValueEnum;
+
 use crate::cli::applied::AppliedFile;
+use crate::cli::apply_blocks::with_blocks;
 use crate::cli::arrangement::{ArrangementArguments, Wanted};
 use crate::cli::context::Context;
 use reorder_base::error::{Error, ErrorKind, Result};
@@ -15,6 +18,7 @@ use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::with_clones;
 use reorder_relocate::apply::elf::{apply, layout_map};
+use reorder_relocate::layout_map::LayoutMap;
 use reorder_trace::ImageIdentity;
 
 /// How an ELF image is to be changed.
@@ -27,6 +31,20 @@ pub struct ElfRequest<'run> {
     pub with_map: bool,
     /// Which of the functions used at startup are copied.
     pub clones: Option<CloneChoice>,
+    /// What is laid out.
+    pub layout: LayoutKind,
+}
+
+/// What is laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LayoutKind {
+    /// Functions, in place; the file keeps its size
+    #[default]
+    Functions,
+    /// Copies of the code that startups execute, in a new segment; no function moves
+    Blocks,
+    /// Functions in place, and copies of the code that startups execute
+    Both,
 }
 
 /// Which functions are copied.
@@ -50,6 +68,11 @@ pub fn apply_elf(
 ) -> Result<AppliedFile> {
     let file = ElfFile::parse(bytes)?;
     let functions = FunctionTable::collect(&file)?;
+    if request.layout == LayoutKind::Blocks {
+        let unmoved = Applied::unmoved(&file, &functions);
+        let applied = with_blocks(unmoved, path, &file, &functions, request.arrangement, context)?;
+        return Ok(finished(applied, bytes, Vec::new()));
+    }
     let analysed = (request.clones != Some(CloneChoice::All)).then(|| {
         let _phase = tracing::info_span!("analyse").entered();
         Analysis::new(&file, &functions)
@@ -90,13 +113,20 @@ pub fn apply_elf(
         let starts: Vec<_> = first.iter().map(|&function| functions.get(function).start).collect();
         applied = with_clones(applied, &starts, has_moved)?;
     }
+    if request.layout == LayoutKind::Both {
+        applied = with_blocks(applied, path, &file, &functions, request.arrangement, context)?;
+    }
     let maps = match request.with_map {
         true => vec![("", layout_map(&file, &functions, &applied, request.options)?)],
         false => Vec::new(),
     };
-    let is_unchanged = applied.bytes == bytes;
+    Ok(finished(applied, bytes, maps))
+}
+
+fn finished(applied: Applied, before: &[u8], maps: Vec<(&'static str, LayoutMap)>) -> AppliedFile {
+    let is_unchanged = applied.bytes == before;
     let Applied { bytes, summary, .. } = applied;
-    Ok(AppliedFile { bytes, summary, is_unchanged, maps, left: Vec::new() })
+    AppliedFile { bytes, summary, is_unchanged, maps, left: Vec::new() }
 }
 
 /// Whether the image is refused because too little of its code is known for functions to move.

@@ -57,6 +57,30 @@ impl ArrangementArguments {
         Ok(files)
     }
 
+    /// The description of the layout, for `default_memory` unless the flags name another.
+    pub fn request(&self, default_memory: Memory) -> LayoutRequest {
+        self.layout.request(default_memory)
+    }
+
+    /// An order file or a map is given.
+    pub fn has_order(&self) -> bool {
+        self.order.is_some()
+    }
+
+    /// The traces of the image at `path`.
+    ///
+    /// # Errors
+    /// No traces, unreadable files.
+    pub fn traces(
+        &self,
+        path: &Path,
+        identity: &ImageIdentity,
+        functions: &FunctionTable<'_>,
+        talk: &Talk,
+    ) -> Result<ResolvedTraces> {
+        self.traces.resolve_for(path, identity, functions, talk)
+    }
+
     /// Reads the files that the flags name; `lay_out` computes an order if they request one, for the memory model
     /// `default_memory` of the image's systems unless they name another.
     ///

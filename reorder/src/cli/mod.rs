@@ -22,6 +22,7 @@ pub mod simulate;
 
 pub mod applied;
 pub mod apply;
+pub mod apply_blocks;
 pub mod apply_elf;
 pub mod apply_macho;
 mod apply_set;

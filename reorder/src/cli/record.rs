@@ -50,6 +50,10 @@ pub struct RecordArguments {
     /// Also trace all libraries that the program loads at startup
     #[arg(long, requires = "command")]
     libraries: bool,
+    /// Also record which basic blocks of the functions run, for layouts below the function; slower, because the program stops
+    /// once in each basic block instead of once in each function
+    #[arg(long)]
+    blocks: bool,
     /// Let the program block or ignore SIGTRAP, which breakpoints use; slower, because it stops at each system call.
     /// Handlers of SIGTRAP work without this
     #[arg(long)]
@@ -84,6 +88,7 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
         runs: arguments.runs,
         first_run,
         keep_own_traps: arguments.keep_sigtrap,
+        blocks: arguments.blocks,
         ..RecordRequest::default()
     })?;
     let paths = record::write_traces(output, &outcome.traces)?;
@@ -119,6 +124,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
             runs: arguments.runs,
             first_run: 1,
             keep_own_traps: arguments.keep_sigtrap,
+            blocks: arguments.blocks,
             ..start.request.clone()
         };
         let _directory = TraceDirectory::prepare(&start.output)?;
@@ -156,8 +162,12 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
 fn summarise(outcome: &RecordOutcome, context: &Context) {
     let statistics = &outcome.statistics;
     let traces = outcome.traces.len();
+    let blocks = match statistics.first_blocks {
+        0 => String::new(),
+        count => format!(" of functions and {} of basic blocks", grouped(count)),
+    };
     context.talk.note(&format!(
-        "recorded {} first executions in {traces} trace{}; {:.1} µs each (median, without two process switches); \
+        "recorded {} first executions{blocks} in {traces} trace{}; {:.1} µs each (median, without two process switches); \
          {:.1} ms to arm {:.1} MB",
         grouped(statistics.first_executions),
         if traces == 1 { "" } else { "s" },

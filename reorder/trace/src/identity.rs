@@ -44,6 +44,13 @@ pub fn identity_of(trace: &Trace) -> Identity {
         for number in [event.nanoseconds, event.count, event.tick] {
             field(&number.unwrap_or(u64::MAX).to_le_bytes());
         }
+        if let Some(recorded) = &event.blocks {
+            field(&recorded.digest.0.to_le_bytes());
+            for block in &recorded.blocks {
+                field(&[block.offset.to_le_bytes(), block.size.to_le_bytes()].concat());
+                field(&block.nanoseconds.to_le_bytes());
+            }
+        }
     }
     let bytes: [u8; 32] = digest.finalize().into();
     // The first half of a digest is a digest.

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)] // the system is asked in reorder-system alone
 
+mod blocks;
 mod companion;
 mod cursor;
 pub mod formats;
@@ -23,6 +24,7 @@ mod write_llvm_text;
 #[cfg(test)]
 mod tests;
 
+pub use blocks::{CodeDigest, RecordedBlock, RecordedBlocks};
 pub use companion::{Companion, CompanionImage, Companions};
 pub use formats::gcov::gcc_profile_id;
 pub use identity::identity_of;
@@ -32,6 +34,7 @@ pub use merge::{Merge, MergeRequest, Merged};
 pub use model::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Strata, Trace};
 pub use read_files::{TraceFiles, read_bytes, read_files};
 pub use reading::{Input, Note, Reading};
+pub use resolve::{BlockAccount, ExecutedBlock, ExecutedBlocks, WholeReason, executed_blocks};
 pub use resolve::{Coverage, Missing, Resolution, ResolvedTrace, ResolvedTraces, Resolver, resolve};
 pub use statistics::{ImageStatistics, SingleTraceStatistics, Touched, TraceStatistics, statistics};
 pub use write_llvm_text::{LlvmText, write_llvm_text};

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use layout_algos::sample::{Identity, Priority};
 use serde::{Serialize, Serializer};
 
+use crate::blocks::{self, RecordedBlocks};
 use reorder_base::address::{Address, RuntimeAddress};
 use reorder_base::hexadecimal::encode;
 use reorder_image::elf::file::ElfFile;
@@ -77,6 +78,12 @@ impl Draw {
 }
 
 impl Trace {
+    /// The basic blocks of all its functions.
+    pub fn block_count(&self) -> u64 {
+        let recorded = self.events.iter().filter_map(|event| event.blocks.as_ref());
+        recorded.map(|recorded| recorded.blocks.len() as u64).sum()
+    }
+
     /// [`Trace::stands_for`] as layouts and other systems' files take it; where it is not whole, the nearest.
     pub fn whole_weight(&self) -> u64 {
         self.stands_for().round() as u64
@@ -208,12 +215,15 @@ pub struct Event {
     /// format has one clock for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tick: Option<u64>,
+    /// Which of the function's basic blocks ran, where that was recorded.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "blocks::serialize")]
+    pub blocks: Option<Arc<RecordedBlocks>>,
 }
 
 impl Event {
     /// An event of which only the place is known.
     pub fn at(location: Location) -> Self {
-        Self { location, name: None, size: None, nanoseconds: None, count: None, tick: None }
+        Self { location, name: None, size: None, nanoseconds: None, count: None, tick: None, blocks: None }
     }
 
     /// The name by which the function can be found again in another build.

@@ -1,12 +1,13 @@
-//! Copies of functions that should come first and did not move, added to an image whose other functions are placed.
+//! Copies of code, added to an image whose functions are placed: functions that had to stay, or the parts that run.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use serde::Serialize;
 
 use super::Applied;
 use super::elf::prove;
-use crate::elf::clones::{LostNote, Obstacle, clone_functions};
+use crate::elf::copies::{Candidate, Candidates, Copied, LostNote, Obstacle, Wanted, copy};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::elf::analysis::{Analysis, Coverage};
@@ -16,11 +17,13 @@ use reorder_image::functions::{FunctionIndex, FunctionTable};
 /// What was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CloneSummary {
-    /// Functions that have a copy.
+    /// Functions that have a copy, whole or in part.
     pub functions: usize,
+    /// Runs of instructions that were copied as one.
+    pub fragments: usize,
     /// Bytes of all copies.
     pub bytes: u64,
-    /// Functions that should come first, did not move, and have no copy.
+    /// Functions that were wanted and have no copy.
     pub skipped: Vec<SkippedFunction>,
 }
 
@@ -43,35 +46,76 @@ pub struct SkippedFunction {
 /// # Errors
 /// Refusals (R8, R12, R13, R16), malformed tables.
 pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Result<Applied> {
+    let stayed: BTreeSet<Address> = applied.summary.pinned.iter().map(|function| function.address).collect();
+    let is_wanted = |address: &&Address| !has_moved || stayed.contains(address);
+    let wanted: Vec<Address> = wanted.iter().filter(is_wanted).copied().collect();
+    with_copies(
+        applied,
+        |functions| {
+            let starting = |address: &Address| functions.starting_at(*address);
+            (wanted.iter().filter_map(starting).collect(), Wanted::Whole)
+        },
+        |candidates| Ok((0..candidates.len()).collect()),
+    )
+}
+
+/// Copies parts of functions in the order that `lay_out` gives to the candidates, by number, then proves the result. Copied
+/// are the instructions that begin in one of `ran`, which ascend and do not overlap.
+///
+/// # Errors
+/// As [`with_clones`], and those of `lay_out`.
+pub fn with_fragments(
+    applied: Applied,
+    ran: &[Range<Address>],
+    lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
+) -> Result<Applied> {
+    with_copies(
+        applied,
+        |functions| {
+            let has_run = |start: Address, end: Address| {
+                let first = ran.partition_point(|range| range.end <= start);
+                ran.get(first).is_some_and(|range| range.start < end)
+            };
+            let wanted = functions.iter().filter(|(_, function)| has_run(function.start, function.end));
+            (wanted.map(|(index, _)| index).collect(), Wanted::Ran(ran))
+        },
+        lay_out,
+    )
+}
+
+/// Copies about half of all basic blocks, chosen with `seed`, as [`with_fragments`]: to find what copies could break.
+///
+/// # Errors
+/// As [`with_fragments`].
+pub fn with_random_fragments(
+    applied: Applied,
+    seed: u64,
+    lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
+) -> Result<Applied> {
+    with_copies(
+        applied,
+        |functions| (functions.iter().map(|(index, _)| index).collect(), Wanted::AtRandom(seed)),
+        lay_out,
+    )
+}
+
+fn with_copies<'ran>(
+    applied: Applied,
+    wanted: impl FnOnce(&FunctionTable<'_>) -> (Vec<FunctionIndex>, Wanted<'ran>),
+    lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
+) -> Result<Applied> {
     let Applied { bytes: moved, map, mut summary } = applied;
     let file = ElfFile::parse(&moved)?;
     let functions = FunctionTable::collect(&file)?;
     let analysis = Analysis::with_coverage(&file, &functions, Coverage::Any)?;
-    let stayed: BTreeSet<Address> = summary.pinned.iter().map(|function| function.address).collect();
-    let is_wanted = |address: &&Address| !has_moved || stayed.contains(address);
-    let wanted: Vec<FunctionIndex> =
-        wanted.iter().filter(is_wanted).filter_map(|address| functions.starting_at(*address)).collect();
-    let cloned = {
-        let _phase = tracing::info_span!("clone").entered();
-        clone_functions(&file, &functions, &analysis, &wanted)?
+    let copied = {
+        let _phase = tracing::info_span!("copy").entered();
+        let (wanted, parts) = wanted(&functions);
+        let candidates = Candidates::find(&file, &functions, &analysis, &wanted, parts)?;
+        let order = lay_out(&candidates.candidates(&file))?;
+        copy(&file, &functions, &analysis, candidates, order)?
     };
-    let name = |address: Address| match functions.starting_at(address) {
-        Some(index) => functions.display_name(index),
-        None => address.to_string(),
-    };
-    let skipped = cloned.skipped.iter().map(|&(address, obstacle, evidence)| SkippedFunction {
-        name: name(address),
-        address,
-        obstacle,
-        evidence,
-    });
-    let is_unchanged = cloned.copies.is_empty();
-    summary.clones = Some(CloneSummary {
-        functions: cloned.copies.len(),
-        bytes: if is_unchanged { 0 } else { cloned.copied_bytes },
-        skipped: skipped.collect(),
-    });
-    let lost = match cloned.lost {
+    let lost = match copied.lost {
         Some(LostNote::BuildId) => "the build-id, which tools no longer find in a running program",
         Some(LostNote::Properties) => {
             "the image's properties, so that protections such as branch target identification are off"
@@ -82,9 +126,29 @@ pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Res
     if !lost.is_empty() {
         summary.warnings.push(format!("the segment of copies took the program header of {lost}"));
     }
-    if !is_unchanged {
+    summary.clones = Some(summary_of(&functions, &copied));
+    if !copied.copies.is_empty() {
         let _phase = tracing::info_span!("verify").entered();
-        prove(&moved, &cloned.bytes)?;
+        prove(&moved, &copied.bytes)?;
     }
-    Ok(Applied { bytes: cloned.bytes, map, summary })
+    Ok(Applied { bytes: copied.bytes, map, summary })
+}
+
+fn summary_of(functions: &FunctionTable<'_>, copied: &Copied) -> CloneSummary {
+    let name = |address: Address| match functions.starting_at(address) {
+        Some(index) => functions.display_name(index),
+        None => address.to_string(),
+    };
+    let skipped = copied.skipped.iter().map(|&(address, obstacle, evidence)| SkippedFunction {
+        name: name(address),
+        address,
+        obstacle,
+        evidence,
+    });
+    CloneSummary {
+        functions: copied.functions,
+        fragments: copied.copies.len(),
+        bytes: if copied.copies.is_empty() { 0 } else { copied.copied_bytes },
+        skipped: skipped.collect(),
+    }
 }

@@ -1,7 +1,7 @@
 //! Instruction words with a new distance.
 //!
-//! Source: Arm Architecture Reference Manual, DDI 0487, C6.2: `ADD (immediate)`, `ADR`, `ADRP`, `B`, `BL`,
-//! `LDR (immediate)`, `LDR (literal)`.
+//! Source: Arm Architecture Reference Manual, DDI 0487, C6.2: `ADD (immediate)`, `ADR`, `ADRP`, `B`, `B.cond`, `BL`, `CBZ`,
+//! `LDR (immediate)`, `LDR (literal)`, `TBZ`.
 
 use reorder_base::address::NewAddress;
 use reorder_image::decode::aarch64::PAGE;
@@ -18,6 +18,15 @@ fn field(distance: u64, bits: u32, scale: u32) -> Option<u32> {
 /// `B` or `BL`.
 pub(crate) fn branch(word: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
     Some(word & 0xfc00_0000 | field(target.distance_from(place), 26, 2)?)
+}
+
+/// `B.cond`, `CBZ` and `CBNZ`, or `TBZ` and `TBNZ`.
+pub(crate) fn conditional(word: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
+    /// `TBZ` and `TBNZ`, whose distance has fewer bits.
+    const TESTS_BIT: u32 = 0x3600_0000;
+    let bits = if word & 0x7e00_0000 == TESTS_BIT { 14 } else { 19 };
+    let mask = (u32::MAX >> (32 - bits)) << 5;
+    Some(word & !mask | field(target.distance_from(place), bits, 2)? << 5)
 }
 
 fn with_split_immediate(word: u32, value: u32) -> u32 {

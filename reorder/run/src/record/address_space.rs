@@ -1,6 +1,7 @@
 //! One address space with breakpoints, shared by all threads and `vfork` children that run in it.
 
 use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -9,6 +10,7 @@ use std::rc::Rc;
 use nix::unistd::Pid;
 
 use super::arm::{ArmedRange, arm, disarm, holds_code, is_unmapped, ranges};
+use super::code::Place;
 use super::failure::Served;
 use super::image::TracedImage;
 use super::memory::{self, Mapping, ProcessMemory, ProgramMark};
@@ -21,8 +23,10 @@ use reorder_system::arch::BREAKPOINT;
 /// Memory, the breakpoints in it, and the record that its hits belong to.
 #[derive(Debug)]
 pub(super) struct AddressSpace {
-    memory: ProcessMemory,
-    armed: Vec<ArmedRange>,
+    pub(super) memory: ProcessMemory,
+    pub(super) armed: Vec<ArmedRange>,
+    /// Functions whose basic blocks have breakpoints too, by image and start.
+    pub(super) planted: BTreeSet<(usize, usize)>,
     disarmed: bool,
     /// Libraries to be traced that are not mapped yet; positions among the session's images.
     pub(super) missing: Vec<usize>,
@@ -30,15 +34,15 @@ pub(super) struct AddressSpace {
     pub(super) recording: Rc<RefCell<Recording>>,
 }
 
-/// A function start that carries or carried a breakpoint.
+/// A breakpoint of ours that was hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hit {
     /// Where in memory.
     pub(super) address: u64,
     /// Which image.
     pub(super) image: usize,
-    /// Which of its starts.
-    pub(super) start: usize,
+    /// Where in that image.
+    pub(super) place: Place,
 }
 
 impl AddressSpace {
@@ -51,7 +55,7 @@ impl AddressSpace {
     ) -> Result<Self> {
         let memory = open(task)?;
         let recording = recording(memory.program_mark(task));
-        Ok(Self { memory, armed: Vec::new(), disarmed: false, missing, recording })
+        Ok(Self { memory, armed: Vec::new(), planted: BTreeSet::new(), disarmed: false, missing, recording })
     }
 
     /// The copy that the forked process `child` has: the breakpoints were copied with the memory.
@@ -59,6 +63,7 @@ impl AddressSpace {
         Ok(Self {
             memory: open(child)?,
             armed: self.armed.clone(),
+            planted: self.planted.clone(),
             disarmed: false,
             missing: self.missing.clone(),
             recording: Rc::clone(&self.recording),
@@ -89,6 +94,7 @@ impl AddressSpace {
                 |new: &ArmedRange| new.memory.start < old.memory.end && old.memory.start < new.memory.end;
             !armed.iter().any(is_over)
         });
+        self.planted.retain(|(image, _)| *image != index);
         self.missing.retain(|missing| *missing != index);
         self.recording.borrow_mut().add_image(index, image);
         let bytes = armed.iter().map(|range| range.memory.end - range.memory.start).sum();
@@ -96,16 +102,17 @@ impl AddressSpace {
         bytes
     }
 
-    /// The function start at `address`, where `task` has hit a breakpoint, if it is ours.
+    /// The place at `address`, where `task` has hit a breakpoint, if it is ours.
     ///
     /// It is not where a library was closed and other code has taken its place.
     pub(super) fn hit_at(&self, task: Pid, images: &[TracedImage], address: u64) -> Option<Hit> {
         let range = self.armed.iter().find(|range| range.memory.contains(&address))?;
         let image = &images[range.image];
-        let start = image.start_at(Address(address.wrapping_sub(range.bias)))?;
+        let start = Address(address.wrapping_sub(range.bias));
+        let place = image.place_at(start)?;
         let is_there = holds_code(&self.memory, image, range, start)
             || contain(&mapped_ranges(task, image, range), address);
-        is_there.then_some(Hit { address, image: range.image, start })
+        is_there.then_some(Hit { address, image: range.image, place })
     }
 
     /// Whether there is a breakpoint at `address`.
@@ -119,7 +126,10 @@ impl AddressSpace {
     /// Doing so twice is harmless, and needed: a child forked by one thread while another one's hit was being
     /// served has a copy of the breakpoint that its parent has no more.
     pub(super) fn disarm(&self, images: &[TracedImage], hit: Hit) -> io::Result<()> {
-        match self.memory.write(hit.address, &images[hit.image].starts[hit.start].original) {
+        let image = &images[hit.image];
+        let address = image.starts[hit.place.start].address.plus(u64::from(hit.place.offset));
+        let Some(original) = image.instruction_at(address) else { return Ok(()) };
+        match self.memory.write(hit.address, &original) {
             // Another thread has just closed the library.
             Err(error) if is_unmapped(&error) => Ok(()),
             written => written,

@@ -26,12 +26,14 @@ pub(super) struct ArmedRange {
 }
 
 impl ArmedRange {
-    fn in_image(&self) -> Range<Address> {
+    /// The addresses in the image.
+    pub(super) fn in_image(&self) -> Range<Address> {
         let address = |place: u64| Address(place.wrapping_sub(self.bias));
         address(self.memory.start)..address(self.memory.end)
     }
 
-    fn place(&self, address: Address) -> u64 {
+    /// Where `address` is in memory.
+    pub(super) fn place(&self, address: Address) -> u64 {
         address.0.wrapping_add(self.bias)
     }
 }
@@ -58,7 +60,7 @@ pub(super) fn ranges(image: &TracedImage, index: usize, mapping: &Mapping) -> Ve
 /// When the memory cannot be written, or does not hold what the file holds.
 pub(super) fn arm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedRange) -> Result<()> {
     let mut buffer = Vec::new();
-    for piece in pieces(&image.starts, &armed.in_image()) {
+    for piece in pieces(addresses(starts_in(&image.starts, &armed.in_image())), &armed.in_image()) {
         let place = armed.place(piece.start);
         let expected = image.code(armed.segment, &piece);
         buffer.resize(expected.len(), 0);
@@ -89,7 +91,7 @@ pub(super) fn disarm(
     is_mapped: impl Fn(u64) -> bool,
 ) -> io::Result<()> {
     let mut buffer = Vec::new();
-    for piece in pieces(&image.starts, &armed.in_image()) {
+    for piece in pieces(image.places_in(&armed.in_image()), &armed.in_image()) {
         let place = armed.place(piece.start);
         let expected = image.code(armed.segment, &piece);
         buffer.resize(expected.len(), 0);
@@ -98,10 +100,10 @@ pub(super) fn disarm(
             read => read?,
         }
         let armed_code = buffer.clone();
-        restore(&mut buffer, image, &piece, |_| true);
+        restore(&mut buffer, image, &piece, expected, |_| true);
         if buffer != expected {
             buffer.copy_from_slice(&armed_code);
-            restore(&mut buffer, image, &piece, |start| is_mapped(armed.place(start)));
+            restore(&mut buffer, image, &piece, expected, |start| is_mapped(armed.place(start)));
         }
         if buffer != armed_code {
             match memory.write(place, &buffer) {
@@ -113,19 +115,18 @@ pub(super) fn disarm(
     Ok(())
 }
 
-/// Whether the memory at function start number `start` holds the image's code, with or without its breakpoints.
+/// Whether the memory at `start` of the image holds the image's code, with or without its breakpoints.
 pub(super) fn holds_code(
     memory: &ProcessMemory,
     image: &TracedImage,
     armed: &ArmedRange,
-    start: usize,
+    start: Address,
 ) -> bool {
-    let start = image.starts[start].address;
     let piece = start..start.plus(COMPARED).min(armed.in_image().end);
     let expected = image.code(armed.segment, &piece);
     let mut buffer = vec![0; expected.len()];
     let is_read = memory.read(armed.place(start), &mut buffer).is_ok();
-    restore(&mut buffer, image, &piece, |_| true);
+    restore(&mut buffer, image, &piece, expected, |_| true);
     // A breakpoint alone does not identify the code.
     is_read && expected.len() > BREAKPOINT.len() && buffer == expected
 }
@@ -133,13 +134,20 @@ pub(super) fn holds_code(
 /// Bytes that are compared to recognise code: many instructions, and one system call.
 const COMPARED: u64 = 32;
 
-/// Restores the original bytes under breakpoints in `code`, a copy of `piece`, at the starts that are `wanted`.
-fn restore(code: &mut [u8], image: &TracedImage, piece: &Range<Address>, wanted: impl Fn(Address) -> bool) {
-    for start in starts_in(&image.starts, piece) {
-        let place = start.address.distance_from(piece.start) as usize;
-        let code = &mut code[place..place + BREAKPOINT.len()];
-        if code == BREAKPOINT && wanted(start.address) {
-            code.copy_from_slice(&start.original);
+/// Restores the original bytes, those of `expected`, under breakpoints in `code`, a copy of `piece`, at the places that are
+/// `wanted`.
+pub(super) fn restore(
+    code: &mut [u8],
+    image: &TracedImage,
+    piece: &Range<Address>,
+    expected: &[u8],
+    wanted: impl Fn(Address) -> bool,
+) {
+    for address in image.places_in(piece) {
+        let place = address.distance_from(piece.start) as usize;
+        let bytes = place..place + BREAKPOINT.len();
+        if code[bytes.clone()] == BREAKPOINT && wanted(address) {
+            code[bytes.clone()].copy_from_slice(&expected[bytes]);
         }
     }
 }
@@ -167,12 +175,16 @@ fn starts_in<'starts>(starts: &'starts [FunctionStart], range: &Range<Address>) 
     starts.get(first..after).unwrap_or_default()
 }
 
-/// Ranges of whole pages, cut off at the ends of `range`, that together hold every start in it and no page without
-/// one.
-fn pieces(starts: &[FunctionStart], range: &Range<Address>) -> Vec<Range<Address>> {
+fn addresses(starts: &[FunctionStart]) -> impl Iterator<Item = Address> {
+    starts.iter().map(|start| start.address)
+}
+
+/// Ranges of whole pages, cut off at the ends of `range`, that together hold all of `places`, which lie in it and ascend, and no
+/// page without one.
+fn pieces(places: impl Iterator<Item = Address>, range: &Range<Address>) -> Vec<Range<Address>> {
     let mut pieces: Vec<Range<Address>> = Vec::new();
-    for start in starts_in(starts, range) {
-        let page = Address(start.address.0 & !(PAGE - 1));
+    for place in places {
+        let page = Address(place.0 & !(PAGE - 1));
         let wanted = page.max(range.start)..page.plus(PAGE).min(range.end);
         match pieces.last_mut() {
             Some(piece) if wanted.start < piece.end => {}

@@ -8,9 +8,11 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use super::code::CodeOfFunctions;
 use crate::processor::{self, Purpose};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_image::basic_blocks::LoadedBytes;
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::functions::{Function, FunctionTable};
 use reorder_system::arch;
@@ -25,6 +27,10 @@ pub(super) struct TracedImage {
     path: PathBuf,
     device_and_inode: (u64, u64),
     bytes: MappedImage,
+    /// Where these bytes are in memory.
+    pub(super) loaded: LoadedBytes,
+    /// The functions that were read.
+    pub(super) functions: CodeOfFunctions,
     /// The executable segments.
     pub(super) segments: Vec<CodeSegment>,
     /// Sorted by address, each address once.
@@ -51,8 +57,8 @@ pub(super) struct FunctionStart {
     pub(super) address: Address,
     /// The function's size in bytes.
     pub(super) size: u64,
-    /// What the breakpoint replaces.
-    pub(super) original: arch::Instruction,
+    /// It shares no byte with another function.
+    pub(super) stands_alone: bool,
     /// The function's name, if it has one.
     pub(super) name: Option<Box<[u8]>>,
 }
@@ -93,6 +99,8 @@ impl TracedImage {
             segments,
             starts,
             is_library,
+            loaded: LoadedBytes::new(&file),
+            functions: CodeOfFunctions::default(),
             bytes,
         })
     }
@@ -111,9 +119,20 @@ impl TracedImage {
         &self.bytes[offset(range.start)..offset(range.end)]
     }
 
-    /// The start at exactly `address`.
-    pub(super) fn start_at(&self, address: Address) -> Option<usize> {
-        self.starts.binary_search_by_key(&address, |start| start.address).ok()
+    /// The whole file.
+    pub(super) fn file(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What a breakpoint at `address` replaces; `None` where no executable segment holds it.
+    pub(super) fn instruction_at(&self, address: Address) -> Option<arch::Instruction> {
+        let range = address..Address(address.0.checked_add(arch::BREAKPOINT.len() as u64)?);
+        let holds = |segment: &CodeSegment| {
+            let distance = range.start.0.checked_sub(segment.address.0);
+            distance.is_some_and(|distance| distance + arch::BREAKPOINT.len() as u64 <= segment.size)
+        };
+        let segment = self.segments.iter().position(holds)?;
+        self.code(segment, &range).try_into().ok()
     }
 
     /// Where it was read from.
@@ -131,7 +150,7 @@ fn function_starts(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> Vec<Fun
     let mut starts: Vec<FunctionStart> = Vec::with_capacity(functions.len());
     // The farthest end of all functions so far, and of those among them that the unwind entries vouch for.
     let (mut end, mut unwind_end) = (Address(0), Address(0));
-    for (_, function) in functions.iter() {
+    for (index, function) in functions.iter() {
         let is_new = starts.last().is_none_or(|last| last.address != function.start);
         if is_new && is_certain(function, end, unwind_end) {
             // A start that is a breakpoint already could not be distinguished from ours.
@@ -140,10 +159,11 @@ fn function_starts(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> Vec<Fun
                 && let Ok(original) = arch::Instruction::try_from(code)
                 && !arch::is_breakpoint(original)
             {
+                let is_before_next = functions.after(index).is_none_or(|next| function.end <= next.start);
                 starts.push(FunctionStart {
                     address: function.start,
                     size: function.size(),
-                    original,
+                    stands_alone: function.start >= end && is_before_next,
                     name: functions.names_at(function.start).next().map(Box::from),
                 });
             }

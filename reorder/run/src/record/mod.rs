@@ -10,12 +10,14 @@
 
 mod address_space;
 mod arm;
+mod code;
 mod failure;
 mod image;
 mod launch;
 mod memory;
 mod output;
 mod own_traps;
+mod plant;
 mod recording;
 mod release;
 mod session;
@@ -64,6 +66,8 @@ pub struct RecordRequest {
     pub discard_output: bool,
     /// Stop at each system call as well, so that the program's own use of SIGTRAP is unaffected.
     pub keep_own_traps: bool,
+    /// Record the first execution of each basic block as well, of functions whose code is certain.
+    pub blocks: bool,
 }
 
 /// What was recorded.
@@ -111,8 +115,7 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
     let mut ending = Ending::Exited(0);
     for run in (request.first_run..).take(request.runs.max(1) as usize) {
         let launched = launch::launch(request)?;
-        let outcome =
-            Session::new(launched, request.keep_own_traps, &mut images, &mut statistics).follow()?;
+        let outcome = Session::new(launched, request, &mut images, &mut statistics).follow()?;
         if outcome.ending != Ending::Exited(0) {
             ending = outcome.ending;
         }

@@ -3,11 +3,12 @@
 //! A family is everything that descends from one `exec` without a further `exec`. Its members share one record:
 //! the first execution of a function in any of them is the first execution.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Instant;
 
 use nix::unistd::Pid;
 
+use super::code::Place;
 use super::image::TracedImage;
 use super::memory::ProgramMark;
 use reorder_trace::{Event, Evidence, Location, Name, Trace};
@@ -25,6 +26,15 @@ pub(super) struct Recording {
     images: Vec<Option<ImageRecording>>,
 }
 
+/// Which first execution a hit was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct First {
+    /// The function's.
+    pub(super) of_function: bool,
+    /// The place's.
+    pub(super) of_place: bool,
+}
+
 /// First executions in one image.
 #[derive(Debug)]
 struct ImageRecording {
@@ -32,6 +42,12 @@ struct ImageRecording {
     seen: Vec<bool>,
     /// Function start and nanoseconds since `exec`, in order.
     events: Vec<(u32, u64)>,
+    /// Places inside of functions and their starts, if these are recorded.
+    seen_places: HashSet<Place>,
+    /// By function start: offset and nanoseconds since `exec`, in order.
+    blocks: BTreeMap<u32, Vec<(u32, u64)>>,
+    /// Functions in which not all blocks could be watched.
+    given_up: BTreeSet<u32>,
 }
 
 impl Recording {
@@ -63,17 +79,40 @@ impl Recording {
         self.images[index].get_or_insert_with(|| ImageRecording {
             seen: vec![false; image.starts.len()],
             events: Vec::new(),
+            seen_places: HashSet::new(),
+            blocks: BTreeMap::new(),
+            given_up: BTreeSet::new(),
         });
     }
 
-    /// A member reached function start `start` of an image; returns whether it is the first.
-    pub(super) fn hit(&mut self, image: usize, start: usize) -> bool {
-        let Some(Some(recording)) = self.images.get_mut(image) else { return false };
-        let is_first = !std::mem::replace(&mut recording.seen[start], true);
-        if is_first {
-            recording.events.push((start as u32, self.started.elapsed().as_nanos() as u64));
+    /// A member reached a place of an image for the first time, or again. A function whose middle is reached first is executed
+    /// then.
+    pub(super) fn hit(&mut self, image: usize, place: Place) -> First {
+        let Some(Some(recording)) = self.images.get_mut(image) else {
+            return First { of_function: false, of_place: false };
+        };
+        let now = self.started.elapsed().as_nanos() as u64;
+        let of_function = !std::mem::replace(&mut recording.seen[place.start], true);
+        if of_function {
+            recording.events.push((place.start as u32, now));
         }
-        is_first
+        let of_place = recording.seen_places.insert(place);
+        if of_place {
+            recording.blocks.entry(place.start as u32).or_default().push((place.offset, now));
+        }
+        First { of_function, of_place }
+    }
+
+    /// Whether some member has reached the place.
+    pub(super) fn has_seen(&self, image: usize, place: Place) -> bool {
+        matches!(self.images.get(image), Some(Some(recording)) if recording.seen_places.contains(&place))
+    }
+
+    /// Not all blocks of the function at start number `start` could be watched: which of them ran is not known.
+    pub(super) fn give_up(&mut self, image: usize, start: usize) {
+        if let Some(Some(recording)) = self.images.get_mut(image) {
+            recording.given_up.insert(start as u32);
+        }
     }
 
     /// One trace for each image with events, in the order of `images`; with the image's position there.
@@ -88,8 +127,9 @@ impl Recording {
         let recorded = self.images.into_iter().zip(images).enumerate();
         recorded
             .filter_map(|(index, (recording, image))| {
-                let events: Vec<Event> =
-                    recording?.events.iter().map(|event| to_event(image, *event)).collect();
+                let recording = recording?;
+                let event = |event: &(u32, u64)| to_event(image, &recording, *event);
+                let events: Vec<Event> = recording.events.iter().map(event).collect();
                 let trace = Trace {
                     image: image.identity.clone(),
                     run,
@@ -110,7 +150,9 @@ impl Recording {
     }
 }
 
-fn to_event(image: &TracedImage, (start, nanoseconds): (u32, u64)) -> Event {
+fn to_event(image: &TracedImage, recording: &ImageRecording, (start, nanoseconds): (u32, u64)) -> Event {
+    let executed = recording.blocks.get(&start).filter(|_| !recording.given_up.contains(&start));
+    let blocks = executed.and_then(|executed| Some(image.known_code(start as usize)?.blocks(executed)));
     let start = &image.starts[start as usize];
     Event {
         location: Location::Image(start.address),
@@ -119,5 +161,6 @@ fn to_event(image: &TracedImage, (start, nanoseconds): (u32, u64)) -> Event {
         nanoseconds: Some(nanoseconds),
         count: None,
         tick: None,
+        blocks: blocks.filter(|recorded| !recorded.blocks.is_empty()),
     }
 }

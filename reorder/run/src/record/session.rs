@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
+use super::RecordRequest;
 use super::address_space::AddressSpace;
 use super::failure::{Failure, Served, forbids, names_no_process, unless_killed, wait_failed};
 use super::image::TracedImage;
@@ -42,6 +43,8 @@ pub(super) struct Session<'images> {
     pub(super) tasks: Tasks,
     recordings: Vec<Rc<RefCell<Recording>>>,
     pub(super) own_traps: OwnTraps,
+    /// Basic blocks are recorded too.
+    pub(super) records_blocks: bool,
     /// Processes that go on untraced.
     pub(super) left_running: BTreeSet<Pid>,
     /// Every library that was asked for.
@@ -57,7 +60,7 @@ impl<'images> Session<'images> {
     /// Follows what was launched; the executed program is added to `images` unless it is there.
     pub(super) fn new(
         launched: Launched,
-        keeps_own_traps: bool,
+        request: &RecordRequest,
         images: &'images mut Vec<TracedImage>,
         statistics: &'images mut Statistics,
     ) -> Self {
@@ -70,7 +73,8 @@ impl<'images> Session<'images> {
             launched: Some(launched),
             tasks: Tasks::of(root),
             recordings: Vec::new(),
-            own_traps: OwnTraps::new(keeps_own_traps),
+            own_traps: OwnTraps::new(request.keep_own_traps),
+            records_blocks: request.blocks,
             left_running: BTreeSet::new(),
             libraries,
             releasing: false,

@@ -9,6 +9,8 @@ use serde::Serialize;
 pub struct Statistics {
     /// Functions executed for the first time.
     pub first_executions: u64,
+    /// Basic blocks executed for the first time, the first ones of functions included; 0 where they are not recorded.
+    pub first_blocks: u64,
     /// Bytes of code in which breakpoints were planted.
     pub armed_bytes: u64,
     /// Time to plant them.
@@ -23,8 +25,9 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    pub(super) fn first_execution(&mut self, held: Duration) {
-        self.first_executions += 1;
+    pub(super) fn first_execution(&mut self, of_function: bool, of_block: bool, held: Duration) {
+        self.first_executions += u64::from(of_function);
+        self.first_blocks += u64::from(of_block);
         self.stops.push(u32::try_from(held.as_nanos()).unwrap_or(u32::MAX));
     }
 

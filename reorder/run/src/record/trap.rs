@@ -49,16 +49,20 @@ impl Session<'_> {
             Some((Rc::clone(shared), hit))
         });
         let Some((space, hit)) = hit else { return Ok(Trap::Own) };
-        let space = space.borrow();
-        let is_first = space.recording.borrow_mut().hit(hit.image, hit.start);
+        let mut space = space.borrow_mut();
+        let first = space.recording.borrow_mut().hit(hit.image, hit.place);
         space.disarm(self.images, hit)?;
         arch::go_on_at(task, address)?;
         if is_behind_another {
             system_calls::let_trap_wait(task)?;
         }
         space.restore_own_trap(task, &mut self.own_traps)?;
-        if is_first {
-            self.statistics.first_execution(arrived.elapsed());
+        if self.records_blocks && !self.releasing {
+            space.plant_blocks(self.images, hit.image, hit.place)?;
+        }
+        if first.of_place {
+            let of_block = self.records_blocks;
+            self.statistics.first_execution(first.of_function, of_block, arrived.elapsed());
         }
         Ok(Trap::Ours)
     }

@@ -6,21 +6,23 @@
 //! decide, and only if they are unambiguous.
 
 mod coverage;
+mod executed;
 mod kinship;
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::matching::{
     Found, HashIndex, LikelyNames, LoadAddress, NameIndex, PageOffsets, Spelling, Step, root_name,
 };
-use super::{Event, Evidence, ImageIdentity, Location, Name, Trace};
+use super::{Event, Evidence, ImageIdentity, Location, Name, RecordedBlocks, Trace};
 use reorder_base::address::{Address, RuntimeAddress};
 use reorder_base::error::{Error, Result};
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
 use coverage::Account;
 pub use coverage::{Coverage, Missing};
+pub use executed::{BlockAccount, ExecutedBlock, ExecutedBlocks, WholeReason, executed_blocks};
 use kinship::{Kinship, kinship};
 
 /// One trace in terms of one image's functions.
@@ -41,6 +43,9 @@ pub struct ResolvedTrace {
     /// Time since the program's start, parallel to `functions`, never decreasing; where an event has no time, the
     /// time of the event before, at first zero. Empty where no event of the trace has a time.
     pub nanoseconds: Vec<u64>,
+    /// The basic blocks that ran, parallel to `functions` and as the trace has them: whether they are blocks of this image is
+    /// for [`executed_blocks`] to say. Empty where the trace has blocks of no function.
+    pub blocks: Vec<Option<Arc<RecordedBlocks>>>,
 }
 
 /// All traces of one image that have at least one of its functions.
@@ -101,13 +106,15 @@ pub struct Resolution {
     has_times: bool,
     /// Each function once, with its time and count.
     functions: Vec<(FunctionIndex, u64, u64)>,
+    /// Parallel to these.
+    blocks: Vec<Option<Arc<RecordedBlocks>>>,
     account: Account,
 }
 
 impl Resolution {
     /// The functions as events of the image: address, size, name, and the time and count that the trace had.
     pub fn events(&self, functions: &FunctionTable<'_>) -> Vec<Event> {
-        let event = |&(index, nanoseconds, count): &(FunctionIndex, u64, u64)| {
+        let event = |(&(index, nanoseconds, count), blocks): (&(FunctionIndex, u64, u64), &Option<_>)| {
             let function = functions.get(index);
             Event {
                 location: Location::Image(function.start),
@@ -116,9 +123,10 @@ impl Resolution {
                 nanoseconds: (nanoseconds > 0).then_some(nanoseconds),
                 count: (count > 1 || !self.evidence.is_ordered()).then_some(count),
                 tick: None,
+                blocks: blocks.clone(),
             }
         };
-        self.functions.iter().map(event).collect()
+        self.functions.iter().zip(&self.blocks).map(event).collect()
     }
 }
 
@@ -148,6 +156,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
             evidence: trace.evidence,
             has_times: trace.events.iter().any(|event| event.nanoseconds.is_some()),
             functions: Vec::new(),
+            blocks: Vec::new(),
             account: Account::default(),
         };
         let kinship = kinship(trace, self.functions, self.identity);
@@ -172,6 +181,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
         let is_other = coverage.resolved() * 100 < coverage.events * MIN_FOUND_PERCENT;
         if kinship == Kinship::Unknown && is_other {
             resolution.functions.clear();
+            resolution.blocks.clear();
             resolution.account = Account::default();
             resolution.account.coverage.other_images.insert(trace.image.to_string(), 1);
         }
@@ -195,6 +205,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
                 evidence,
                 has_times,
                 functions,
+                blocks,
                 account: of_trace,
             } = resolution?;
             account.absorb(of_trace);
@@ -211,6 +222,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
                     is_of_other_build,
                     nanoseconds: functions.iter().filter(|_| has_times).map(|(_, time, _)| *time).collect(),
                     functions: functions.into_iter().map(|(function, ..)| function).collect(),
+                    blocks: if blocks.iter().any(Option::is_some) { blocks } else { Vec::new() },
                 });
                 continue;
             }
@@ -289,6 +301,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
                     account.found(step);
                     if !std::mem::replace(&mut seen[function.0 as usize], true) {
                         resolution.functions.push((function, now, event.count.unwrap_or(1)));
+                        resolution.blocks.push(event.blocks.clone());
                     }
                     continue;
                 }

@@ -14,6 +14,8 @@ pub(super) struct Section {
     pub(super) trace: Trace,
     /// How many events it was written with, if it says so.
     pub(super) stated_events: Option<u64>,
+    /// How many basic blocks, which it says if it has any.
+    pub(super) stated_blocks: Option<u64>,
     /// Its place among the traces that were written together.
     pub(super) part: Option<Part>,
 }
@@ -21,11 +23,18 @@ pub(super) struct Section {
 impl Section {
     /// A trace whose first line begins at `start`.
     pub(super) fn at(start: u64) -> Self {
-        Self { start, trace: Trace { weight: 1, ..Trace::default() }, stated_events: None, part: None }
+        let trace = Trace { weight: 1, ..Trace::default() };
+        Self { start, trace, stated_events: None, stated_blocks: None, part: None }
     }
 
     fn has_lost_events(&self) -> bool {
         self.stated_events.is_some_and(|stated| stated != self.trace.events.len() as u64)
+    }
+
+    /// What it has of blocks and should have, where these differ.
+    fn lost_blocks(&self) -> Option<(u64, u64)> {
+        let (found, stated) = (self.trace.block_count(), self.stated_blocks.unwrap_or(0));
+        (found != stated).then_some((found, stated))
     }
 }
 
@@ -87,6 +96,14 @@ pub(super) fn checked(mut sections: Vec<Section>, cut: Option<u64>) -> Reading {
             Some(stated) if section.has_lost_events() => {
                 let message = format!(
                     "the trace has {found} events and was written with {stated}: it is cut, or was edited"
+                );
+                notes.push(note(section.start, message));
+                Evidence::Cut
+            }
+            Some(_) if section.lost_blocks().is_some() => {
+                let (found, stated) = section.lost_blocks().unwrap_or_default();
+                let message = format!(
+                    "the trace has {found} basic blocks and was written with {stated}: it is cut, or was edited"
                 );
                 notes.push(note(section.start, message));
                 Evidence::Cut

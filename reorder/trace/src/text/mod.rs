@@ -10,9 +10,12 @@
 //! # program: /usr/bin/example
 //! # argument: --help
 //! # events: 2
+//! # blocks: 3
 //! # columns: nanoseconds address size name
 //! 51230    0x1040    37    _start
+//! #+ 6f1e2a9b00c4d5e7 0x0+31@51230 0x1f+6@51304
 //! 88731    0x11a0    205    -
+//! #+ 03b1c77a5e0912fd 0x0+18@88731
 //! ```
 //!
 //! * The first line names the format and its version; the same line starts a further trace, so files may be
@@ -26,6 +29,11 @@
 //!   the program was executed, address as stated in the image (hexadecimal), size in bytes, name; and, where the
 //!   trace comes from a format that has them, how often the function ran, and a clock without a unit. `-` stands for
 //!   what is not known; an address or a name must be there.
+//! * A line that begins with `#+` belongs to the event before it: the basic blocks of that function that ran, in order of first
+//!   execution. Each is its distance from the function's start (hexadecimal), `+`, its size in bytes, `@`, nanoseconds since the
+//!   program was executed. The word before them tells which code they are blocks of ([`CodeDigest`](crate::CodeDigest)): in a
+//!   function with another digest they mean nothing. `blocks` is how many the trace has. A function without such a line ran, but
+//!   which of its blocks is not known. Readers that know no blocks take these lines for comments.
 //! * Instead of a function's first address, `inside:0x…` is some address in it, `runtime:0x…` one in the process,
 //!   `md5:0x…` the start of its name's MD5 and `gcc:0x…` GCC's profile id.
 //! * `identity` (32 hexadecimal digits) and `sample` (capacity, seed, threshold or `-`, and `command` where traces were
@@ -35,6 +43,7 @@
 //! * White space, control characters, `\` and bytes that are not UTF-8 are written `\xNN` in names and header
 //!   values, and so is a name that is just `-`; a name of no bytes is `\-`.
 
+mod blocks;
 mod completeness;
 mod escape;
 mod read;

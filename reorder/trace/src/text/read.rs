@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use layout_algos::sample::{Identity, Priority};
 
+use super::blocks::{self, CONTINUATION};
 use super::completeness::{self, Part, Section};
 use super::escape::unescape;
 use super::{COMMAND_STRATA, FIRST_WORDS, VERSION};
@@ -33,6 +34,12 @@ pub fn read(bytes: &[u8]) -> Result<Reading> {
             sections.push(Section::at(offset));
         } else if let Some(section) = sections.last_mut() {
             match line.strip_prefix(b"#") {
+                Some(words) if words.starts_with(CONTINUATION) => {
+                    let words = &words[CONTINUATION.len()..];
+                    blocks::read(words, &mut section.trace).ok_or_else(|| {
+                        broken("not basic blocks; expected a digest and OFFSET+SIZE@NANOSECONDS")
+                    })?;
+                }
                 Some(header) if section.trace.events.is_empty() => {
                     read_header(header, section)
                         .ok_or_else(|| broken("a header with an unreadable value"))?;
@@ -85,6 +92,7 @@ fn read_header(header: &[u8], section: &mut Section) -> Option<()> {
         b"identity" => trace.identity = Some(Identity(hexadecimal_u128(value)?)),
         b"sample" => trace.draw = Some(read_draw(value)?),
         b"events" => section.stated_events = Some(decimal(value)?),
+        b"blocks" => section.stated_blocks = Some(decimal(value)?),
         b"trace" => section.part = Some(Part::read(value)?),
         b"left-running" => trace.left_running = decimal(value)?,
         b"weight" => trace.weight = decimal(value)?,
@@ -112,7 +120,7 @@ fn read_event(line: &[u8]) -> Option<Event> {
         (None, Some(name)) => (Location::Name(name), None),
         (None, None) => return None,
     };
-    Some(Event { location, name, size, nanoseconds, count, tick })
+    Some(Event { location, name, size, nanoseconds, count, tick, blocks: None })
 }
 
 /// The second column: a function's address, or another location after a word and a colon.

@@ -1,13 +1,17 @@
 //! Written traces are read back; damage is reported with its place and never panics.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use layout_algos::sample::{Identity, Priority};
 
 use super::{read, write, write_all};
-use crate::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Reading, Strata, Trace};
+use crate::{
+    CodeDigest, Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Reading, RecordedBlock,
+    RecordedBlocks, Strata, Trace,
+};
 use reorder_base::address::{Address, RuntimeAddress};
 
 fn event() -> impl Strategy<Value = Event> {
@@ -20,10 +24,18 @@ fn event() -> impl Strategy<Value = Event> {
         any::<u32>().prop_map(|id| Location::NameHash(NameHash::GccProfileId(id))),
         bytes().prop_map(|name| Location::Name(name.into()))
     ];
-    (location, proptest::option::of(bytes()), any::<[Option<u64>; 4]>()).prop_map(
-        |(location, name, [size, nanoseconds, count, tick])| {
+    let block = (any::<u32>(), 1u32.., any::<u64>()).prop_map(|(offset, size, nanoseconds)| RecordedBlock {
+        offset: offset.min(u32::MAX - size),
+        size,
+        nanoseconds,
+    });
+    let blocks = (any::<u64>(), proptest::collection::vec(block, 1..5))
+        .prop_map(|(digest, blocks)| Arc::new(RecordedBlocks { digest: CodeDigest(digest), blocks }));
+    let columns = any::<[Option<u64>; 4]>();
+    (location, proptest::option::of(bytes()), columns, proptest::option::of(blocks)).prop_map(
+        |(location, name, [size, nanoseconds, count, tick], blocks)| {
             let name = if matches!(location, Location::Name(_)) { None } else { name.map(Name::from) };
-            Event { location, name, size, nanoseconds, count, tick }
+            Event { location, name, size, nanoseconds, count, tick, blocks }
         },
     )
 }
@@ -113,6 +125,15 @@ fn other_versions_are_told_apart() {
     assert!(error.message.contains("version"), "{}", error.message);
 }
 
+fn some_blocks(count: u32) -> Arc<RecordedBlocks> {
+    let block = |number: u32| RecordedBlock {
+        offset: 20 * number,
+        size: 5 + number,
+        nanoseconds: 1000 + u64::from(number),
+    };
+    Arc::new(RecordedBlocks { digest: CodeDigest(7), blocks: (0..count).map(block).collect() })
+}
+
 /// Three recordings with names of many lengths, and one without events.
 fn recordings() -> [Trace; 4] {
     [["main", "a_function_with_a_long_name", "f"], ["main", "g", "h"], ["_start", "main", "x y"], [""; 3]]
@@ -125,6 +146,7 @@ fn recordings() -> [Trace; 4] {
                 nanoseconds: Some(1000 + place as u64),
                 count: None,
                 tick: None,
+                blocks: (place != 1).then(|| some_blocks(place as u32 + 1)),
             };
             Trace { run: 1, weight: 10, events: named.map(event).collect(), ..Trace::default() }
         })
@@ -138,7 +160,14 @@ fn silent_cuts(text: &str, whole: &[Trace]) -> Vec<usize> {
         for (trace, whole) in traces.iter().zip(whole) {
             assert!(trace.evidence == Evidence::Cut || trace == whole, "cut at {at}: {trace:?}");
             assert!(trace.evidence == Evidence::Exact || !notes.is_empty(), "cut at {at}: {trace:?}");
-            assert!(whole.events.starts_with(&trace.events), "cut at {at}: {trace:?}");
+            let kept = trace.events.len().saturating_sub(1);
+            assert!(whole.events.starts_with(&trace.events[..kept]), "cut at {at}: {trace:?}");
+            if let Some(last) = trace.events.last() {
+                // Its blocks are in the next line.
+                let whole = &whole.events[kept];
+                let without = Event { blocks: None, ..whole.clone() };
+                assert!(*last == *whole || *last == without, "cut at {at}: {trace:?}");
+            }
         }
         traces.iter().any(|trace| !trace.events.is_empty()) && notes.is_empty()
     };
@@ -160,7 +189,7 @@ fn no_cut_passes_for_a_whole_recording() {
 fn what_does_not_say_its_length_is_not_called_exact() {
     let uncounted: String = write(&recordings()[0])
         .lines()
-        .filter(|line| !line.contains("# events"))
+        .filter(|line| !line.contains("# events") && !line.contains('+'))
         .fold(String::new(), |text, line| text + line + "\n");
     let reading = read(uncounted.as_bytes()).unwrap();
     assert_eq!((reading.traces[0].evidence, reading.traces[0].events.len()), (Evidence::Listed, 3));
@@ -187,4 +216,55 @@ fn a_missing_trace_of_several_is_noted() {
     let reading = read(&text.as_bytes()[middle..]).unwrap();
     assert_eq!(reading.traces.len(), 3);
     assert!(reading.notes[0].message.contains("traces before this one are missing"), "{:?}", reading.notes);
+}
+
+#[test]
+fn blocks_follow_their_function() {
+    let [first, ..] = recordings();
+    let text = write(&first);
+    assert!(text.contains("# blocks: 4\n"), "{text}");
+    assert!(text.contains("\tmain\n#+ 0000000000000007 0x0+5@1000\n"), "{text}");
+    assert!(text.contains("\tf\n#+ 0000000000000007 0x0+5@1000 0x14+6@1001 0x28+7@1002\n"), "{text}");
+    assert!(!write(&Trace::default()).contains("blocks"));
+}
+
+#[test]
+fn lost_and_added_blocks_are_noted() {
+    let text = write(&recordings()[0]);
+    let lines = |wanted: &dyn Fn(&str) -> bool| -> String {
+        text.lines().filter(|line| wanted(line)).map(|line| format!("{line}\n")).collect()
+    };
+    let shrunk = lines(&|line| !line.ends_with("0x0+5@1000"));
+    let uncounted = lines(&|line| !line.starts_with("# blocks"));
+    let last_lost = lines(&|line| !line.ends_with("@1002"));
+    for (text, stated) in [(shrunk, 4), (uncounted, 0), (last_lost, 4)] {
+        let reading = read(text.as_bytes()).unwrap();
+        assert_eq!((reading.traces[0].evidence, reading.traces[0].events.len()), (Evidence::Cut, 3));
+        let message = &reading.notes[0].message;
+        assert!(message.contains(&format!("was written with {stated}: it is cut")), "{message}");
+    }
+}
+
+#[test]
+fn blocks_that_cannot_be_are_refused() {
+    let read = |line: &str| {
+        let text = format!("# reorder trace 1\n# events: 1\n# blocks: 1\n- 0x10 5 f\n{line}\n");
+        read(text.as_bytes())
+    };
+    assert!(read("#+ 0000000000000007 0x0+5@9").is_ok_and(|reading| reading.notes.is_empty()));
+    for line in [
+        "#+",
+        "#+ 0000000000000007",
+        "#+ 07 0x0+5@9",
+        "#+ 0000000000000007 0+5@9",
+        "#+ 0000000000000007 0x0+0@9",
+        "#+ 0000000000000007 0x0+5",
+        "#+ 0000000000000007 0xffffffff+5@9",
+        "#+ 0000000000000007 0x0+5@9\n#+ 0000000000000007 0x0+5@9",
+    ] {
+        let error = read(line).unwrap_err();
+        assert!(error.message.contains("not basic blocks"), "{line}: {error}");
+    }
+    let early = super::read(b"# reorder trace 1\n#+ 0000000000000007 0x0+5@9\n- 0x10 5 f\n");
+    assert!(early.is_err());
 }

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use layout_algos::sample::{Identity, Priority};
 
+use super::blocks;
 use super::completeness::Part;
 use super::escape::escape;
 use super::{FIRST_WORDS, VERSION};
@@ -13,20 +14,24 @@ use reorder_base::hexadecimal::encode;
 
 /// The trace as the text of one file.
 pub fn write(trace: &Trace) -> String {
-    let mut text = String::with_capacity(256 + trace.events.len() * 48);
+    let mut text = String::with_capacity(length(trace));
     write_into(&mut text, trace, None);
     text
 }
 
 /// Traces as the text of one file, which says how many they are.
 pub fn write_all(traces: &[Trace]) -> String {
-    let events: usize = traces.iter().map(|trace| trace.events.len()).sum();
-    let mut text = String::with_capacity(traces.len() * 256 + events * 48);
+    let mut text = String::with_capacity(traces.iter().map(length).sum());
     for (number, trace) in (1..).zip(traces) {
         let part = Part { number, count: traces.len() as u64 };
         write_into(&mut text, trace, (traces.len() > 1).then_some(part));
     }
     text
+}
+
+/// About how long its text is.
+fn length(trace: &Trace) -> usize {
+    256 + trace.events.len() * 48 + trace.block_count() as usize * 20
 }
 
 fn write_into(text: &mut String, trace: &Trace, part: Option<Part>) {
@@ -68,6 +73,10 @@ fn write_into(text: &mut String, trace: &Trace, part: Option<Part>) {
     }
     let is_counted = trace.events.iter().any(|event| event.count.is_some() || event.tick.is_some());
     let _ = writeln!(text, "# events: {}", trace.events.len());
+    let blocks = trace.block_count();
+    if blocks > 0 {
+        let _ = writeln!(text, "# blocks: {blocks}");
+    }
     text.push_str("# columns: nanoseconds address size name");
     text.push_str(if is_counted { " count tick\n" } else { "\n" });
     for event in &trace.events {
@@ -79,6 +88,7 @@ fn write_into(text: &mut String, trace: &Trace, part: Option<Part>) {
             number(text, event.tick);
         }
         text.push('\n');
+        blocks::write(text, event.blocks.as_deref());
     }
 }
 

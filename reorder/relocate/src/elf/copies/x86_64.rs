@@ -3,7 +3,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::step::{Reference, Step, Use};
+use super::step::{Form, Reference, Step, Use};
 use reorder_base::address::Address;
 use reorder_image::code_reference::CodeForm;
 
@@ -60,7 +60,13 @@ fn reference(decoder: &Decoder<'_>, instruction: &Instruction) -> Stated {
         _ => return Stated::Nothing,
     };
     let end = (instruction.len() - offset) as u8;
-    let form = (width == 4).then_some(CodeForm::Relative32 { end });
+    let form = match (width, usage) {
+        (4, _) => Form::Far(CodeForm::Relative32 { end }),
+        (_, Use::Value) => return Stated::Unusual,
+        _ if instruction.is_jcc_short() || instruction.is_jmp_short() => Form::Short,
+        // `JRCXZ` and the loop instructions.
+        _ => Form::Near(i8::MAX as u32),
+    };
     let place = Address(instruction.ip()).plus(offset as u64);
     Stated::Address(Reference { target: Address(target), place, form, usage })
 }

@@ -1,6 +1,6 @@
 //! Which functions are copied, and what of each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::inside::Insides;
@@ -10,14 +10,11 @@ use super::step::Step;
 use super::walk::{Walk, Walker};
 use super::{aarch64, x86_64};
 use reorder_base::address::Address;
-use reorder_base::error::Result;
 use reorder_base::processor::Processor;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::BlockIndex;
-use reorder_image::elf::analysis::exception_tables::exception_table;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::note::probe_addresses;
-use reorder_image::exception_table::TableBudget;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
 /// A function, or several that share bytes, of which there will be a copy.
@@ -44,24 +41,15 @@ fn decoder(processor: Processor) -> fn(&[u8], Address) -> Option<Step> {
     }
 }
 
-/// What is known of places inside functions.
-struct Knowledge {
-    /// Places in code that pointers, headers or probes name, ascending.
-    named: Vec<Address>,
-    /// Where exceptions are caught, by the start of the function.
-    landing_pads: BTreeMap<Address, Vec<Address>>,
-}
-
-/// Walks the blocks of `wanted`, in that order, each once.
-///
-/// # Errors
-/// Malformed exception tables.
+/// Walks the blocks of `wanted`, in that order, each once. `ran` are ranges of instructions that were executed, ascending:
+/// control may enter there, too.
 pub(super) fn collect(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
     analysis: &Analysis<'_>,
     wanted: &[FunctionIndex],
-) -> Result<(Vec<Body>, Vec<Skipped>)> {
+    ran: &[Range<Address>],
+) -> (Vec<Body>, Vec<Skipped>) {
     let mut blocks = Vec::new();
     let mut is_listed = vec![false; analysis.partition.blocks.len()];
     for &function in wanted {
@@ -71,17 +59,18 @@ pub(super) fn collect(
             blocks.push(block);
         }
     }
-    let knowledge = knowledge(file, functions, analysis, &is_listed)?;
+    let named = named_places(file, analysis);
     let mut skipped = Vec::new();
     let mut bodies = Vec::new();
     let mut entries = Vec::new();
     for block in blocks {
-        match entries_of(analysis, &knowledge, block) {
-            Ok(found) => {
+        match entries_of(analysis, &named, block) {
+            Ok(mut found) => {
                 let known = analysis.partition.block(block);
                 let function_starts = known.function_starts().collect();
                 // Bytes before the entry, such as room for a patch, are read through the original's address.
                 let range = known.first_function..known.end;
+                found.extend(inner_entries(file, analysis, block, &range, ran));
                 bodies.push(Body { block, range, function_starts, walk: Walk::default() });
                 entries.push(found);
             }
@@ -99,51 +88,29 @@ pub(super) fn collect(
             }
         }
     }
-    Ok((settle(analysis, kept.0, kept.1, &mut skipped), skipped))
+    (settle(analysis, kept.0, kept.1, &mut skipped), skipped)
 }
 
-fn knowledge(
-    file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
-    analysis: &Analysis<'_>,
-    is_listed: &[bool],
-) -> Result<Knowledge> {
+/// Places in code that pointers, headers or probes name, ascending.
+fn named_places(file: &ElfFile<'_>, analysis: &Analysis<'_>) -> Vec<Address> {
     let mut named: Vec<Address> = analysis.pointers.iter().map(|pointer| pointer.target).collect();
     named.extend(probe_addresses(file).map(|(_, address)| address));
     named.sort_unstable();
     named.dedup();
-    let mut budget = TableBudget::new(file.bytes.len());
-    let mut landing_pads: BTreeMap<Address, Vec<Address>> = BTreeMap::new();
-    for entry in &functions.frame_entries {
-        let block = analysis.partition.block_containing(entry.start);
-        let is_wanted = block.is_some_and(|block| is_listed[block.0 as usize]);
-        let Some(table) = entry.exception_table.filter(|_| is_wanted) else { continue };
-        let pads = exception_table(file, table)?.landing_pads(entry.start, &mut budget)?;
-        // Pads with a base of their own are in the original, whose frame is the same.
-        if pads.base.is_none() {
-            let range = entry.start..entry.end();
-            let known = landing_pads.entry(entry.start).or_default();
-            known.extend(pads.addresses.iter().map(|pad| if range.contains(pad) { *pad } else { OUTSIDE }));
-        }
-    }
-    Ok(Knowledge { named, landing_pads })
+    named
 }
-
-/// Stands for a landing pad that is not in its function.
-const OUTSIDE: Address = Address(u64::MAX);
-
 /// Where control may enter the copy of a block, as distances from its start.
 fn entries_of(
     analysis: &Analysis<'_>,
-    knowledge: &Knowledge,
+    named: &[Address],
     block: BlockIndex,
 ) -> std::result::Result<BTreeSet<u32>, (Obstacle, Address)> {
     let known = analysis.partition.block(block);
     if let Some(evidence) = analysis.exposure.inside(block) {
         return Err((Obstacle::InsideKnown, evidence));
     }
-    let first = knowledge.named.partition_point(|address| *address <= known.start);
-    let mut inside = knowledge.named[first..].iter().copied().take_while(|address| *address < known.end);
+    let first = named.partition_point(|address| *address <= known.start);
+    let mut inside = named[first..].iter().copied().take_while(|address| *address < known.end);
     if let Some(named) = inside.find(|named| !known.is_entry(*named)) {
         return Err((Obstacle::InsideKnown, named));
     }
@@ -155,14 +122,27 @@ fn entries_of(
     let mut entries = BTreeSet::new();
     for start in known.function_starts() {
         entries.insert(start.distance_from(first) as u32);
-        for &pad in knowledge.landing_pads.get(&start).into_iter().flatten() {
-            if pad == OUTSIDE {
-                return Err((Obstacle::LandingPadOutside, start));
-            }
-            entries.insert(pad.distance_from(first) as u32);
-        }
     }
     Ok(entries)
+}
+
+/// Where a table of `block` leads, and where execution in `range` was seen to begin, as distances from its start.
+fn inner_entries(
+    file: &ElfFile<'_>,
+    analysis: &Analysis<'_>,
+    block: BlockIndex,
+    range: &Range<Address>,
+    ran: &[Range<Address>],
+) -> BTreeSet<u32> {
+    let tables = analysis.tables.iter().filter(|table| table.owner == block);
+    let targets = tables.flat_map(|table| table.targets(file));
+    let first = ran.partition_point(|one| one.start < range.start);
+    let began = ran[first..].iter().map(|one| one.start);
+    let inside = began.take_while(|start| *start < range.end).chain(targets);
+    inside
+        .filter(|entry| range.contains(entry))
+        .map(|entry| entry.distance_from(range.start) as u32)
+        .collect()
 }
 
 /// Walks all bodies, each from its own entries and from the branches of the others. Each place is walked once.

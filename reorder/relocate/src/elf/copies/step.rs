@@ -29,6 +29,17 @@ pub(super) enum Use {
     Value,
 }
 
+/// How an instruction stores an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As those that moved functions have: it reaches the whole image.
+    Far(CodeForm),
+    /// A jump of x86-64 with one byte of distance, which has a form of four bytes.
+    Short,
+    /// A branch without such a form; it reaches this many bytes forwards, and about as many backwards.
+    Near(u32),
+}
+
 /// An address that an instruction states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
@@ -36,8 +47,8 @@ pub(super) struct Reference {
     pub target: Address,
     /// The field on x86-64, the instruction on AArch64.
     pub place: Address,
-    /// How it is stored; `None` when its reach is too short for it to be encoded again.
-    pub form: Option<CodeForm>,
+    /// How it is stored.
+    pub form: Form,
     /// Its use.
     pub usage: Use,
 }

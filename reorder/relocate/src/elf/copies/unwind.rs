@@ -1,88 +1,110 @@
-//! Unwind tables with the copies: all old entries, then entries for the copies, and a new search table.
+//! The unwind tables of an image, read so that they can be written again with entries for copies.
 //!
-//! Exception tables are shared: they are relative to the function's start, or lead into the original, whose frame is the
-//! same.
 //! Source: Linux Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use super::copies::Copies;
+use super::bodies::Body;
+use super::exceptions::ExceptionTable;
+use super::obstacle::Obstacle;
+use super::rows::Rows;
 use crate::elf::unwind::{HEADER_SIZE, KNOWN_HEADER, ROW_SIZE};
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_base::little_endian::{u32_at, u64_at};
 use reorder_base::refusal::{Refusal, RefusalCode};
+use reorder_image::elf::analysis::exception_tables::exception_table;
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::elf::section::Section;
 
+/// `DW_EH_PE_indirect`.
+const INDIRECT: u8 = 0x80;
 /// The pointer is absent.
 const OMITTED: u8 = 0xff;
 
 /// The old tables of an image.
 pub(super) struct OldTables<'data> {
-    frames: &'data Section<'data>,
-    bytes: &'data [u8],
+    pub(super) file: &'data ElfFile<'data>,
+    pub(super) frames: &'data Section<'data>,
+    pub(super) bytes: &'data [u8],
     /// Starts and the addresses of their entries.
-    rows: Vec<(Address, Address)>,
-    records: Vec<Record>,
+    pub(super) rows: Vec<(Address, Address)>,
+    pub(super) records: Vec<Record>,
+    pub(super) commons: BTreeMap<usize, Common>,
     /// Where the last entry ends: terminators follow.
-    used: usize,
-    is_fixed: bool,
+    pub(super) used: usize,
+    pub(super) is_fixed: bool,
 }
 
 /// A frame description entry.
-struct Record {
+pub(super) struct Record {
     /// Its place in the section, the length included.
-    range: Range<usize>,
+    pub(super) range: Range<usize>,
     /// Place of its common entry.
-    parent: usize,
+    pub(super) parent: usize,
     /// First address covered.
-    address: Address,
+    pub(super) address: Address,
+    /// Bytes of code covered.
+    pub(super) size: u64,
+    /// Its instructions.
+    pub(super) instructions: Range<usize>,
+    /// Its exception table, if it has one.
+    pub(super) exceptions: Option<ExceptionField>,
     /// Self-relative fields; the first is the start.
-    relative: Vec<RelativeField>,
+    pub(super) relative: Vec<RelativeField>,
+}
+
+/// A field that leads to an exception table.
+#[derive(Clone, Copy)]
+pub(super) struct ExceptionField {
+    pub(super) field: RelativeField,
+    /// It counts from its own place.
+    pub(super) is_relative: bool,
+    /// What it leads to.
+    pub(super) table: Address,
 }
 
 /// A field of four or eight bytes.
 #[derive(Clone, Copy)]
-struct RelativeField {
-    place: usize,
-    width: usize,
+pub(super) struct RelativeField {
+    pub(super) place: usize,
+    pub(super) width: usize,
 }
 
 impl RelativeField {
     /// Writes, at `place` of `frames`, the field of `bytes` as it reads from a place `further` bytes on.
-    fn put_moved(self, bytes: &[u8], frames: &mut [u8], place: usize, further: u64) {
+    pub(super) fn put_moved(self, bytes: &[u8], frames: &mut [u8], place: usize, further: u64) {
         let old = if self.width == 8 {
             u64_at(bytes, self.place).unwrap_or(0)
         } else {
             u64::from(u32_at(bytes, self.place).unwrap_or(0))
         };
-        let new = old.wrapping_sub(further).to_le_bytes();
+        self.put(frames, place, old.wrapping_sub(further));
+    }
+
+    /// Writes `value` at `place` of `frames`.
+    pub(super) fn put(self, frames: &mut [u8], place: usize, value: u64) {
         if let Some(field) = frames.get_mut(place..place + self.width) {
-            field.copy_from_slice(&new[..self.width]);
+            field.copy_from_slice(&value.to_le_bytes()[..self.width]);
         }
     }
 }
 
 /// What the entries of one common entry share.
 #[derive(Clone, Default)]
-struct Common {
-    exception_table: Option<u8>,
-    has_data: bool,
+pub(super) struct Common {
+    pub(super) exception_table: Option<u8>,
+    pub(super) has_data: bool,
     /// The image has a fixed address, so absolute pointers stay right.
-    is_fixed: bool,
+    pub(super) is_fixed: bool,
     /// Self-relative fields.
-    relative: Vec<RelativeField>,
-}
-
-/// New contents of both sections.
-pub(super) struct NewTables {
-    /// `.eh_frame_hdr`.
-    pub search: Vec<u8>,
-    /// `.eh_frame`.
-    pub frames: Vec<u8>,
+    pub(super) relative: Vec<RelativeField>,
+    /// Its instructions.
+    pub(super) instructions: Range<usize>,
+    /// What distances in code are multiples of.
+    pub(super) code_factor: u64,
 }
 
 impl<'data> OldTables<'data> {
@@ -117,108 +139,63 @@ impl<'data> OldTables<'data> {
         };
         let rows = rows.chunks_exact(ROW_SIZE).map(|row| (at(row, 0), at(row, 4))).collect();
         let is_fixed = file.linkage == Linkage::FixedAddress;
-        let (records, used) = records(bytes, frames, is_fixed)?;
-        Ok(Some(Self { frames, bytes, rows, records, used, is_fixed }))
+        let Records { mut records, commons, used } = records(bytes, frames, is_fixed)?;
+        records.sort_by_key(|record| record.address);
+        Ok(Some(Self { file, frames, bytes, rows, records, commons, used, is_fixed }))
     }
 
-    /// Bytes of the search table with `copies`.
-    pub(super) fn search_size(&self, copies: &Copies<'_>) -> u64 {
-        (HEADER_SIZE + (self.rows.len() + self.added(copies).len()) * ROW_SIZE) as u64
+    /// Entries, by position, that describe the bytes of `range`.
+    pub(super) fn of_range(&self, body: Address, range: &Range<Address>) -> impl Iterator<Item = &Record> {
+        let from = self.records.partition_point(|record| record.address < body);
+        let before = self.records[from..].iter().take_while(|record| record.address < range.end);
+        before.filter(|record| record.address.plus(record.size) > range.start)
     }
 
-    /// The entries that have to be repeated, each with the place of its copy.
-    fn added(&self, copies: &Copies<'_>) -> Vec<(&Record, NewAddress)> {
-        let mut by_start: BTreeMap<Address, Vec<&Record>> = BTreeMap::new();
-        for record in &self.records {
-            by_start.entry(record.address).or_default().push(record);
-        }
-        let mut added = Vec::new();
-        for (body, copy) in copies.bodies.iter().zip(&copies.starts) {
-            for (address, records) in by_start.range(body.range.clone()) {
-                let place = copy.plus(address.distance_from(body.range.start));
-                added.extend(records.iter().map(|record| (*record, place)));
+    /// What of the entries of `body` cannot be repeated for parts of it.
+    pub(super) fn obstacle(&self, body: &Body) -> Option<Obstacle> {
+        self.of_range(body.range.start, &body.range).find_map(|record| {
+            if record.exceptions.is_some_and(|field| self.table(record, field).is_none()) {
+                return Some(Obstacle::ExceptionTable);
             }
-        }
-        added
+            self.rows_of(record).is_none().then_some(Obstacle::UnwindInstructions)
+        })
     }
 
-    /// The tables at their new places.
-    ///
-    /// # Errors
-    /// Distances that do not fit, which a segment next to the image does not have.
-    pub(super) fn extended(
-        &self,
-        copies: &Copies<'_>,
-        search_address: NewAddress,
-        frames_address: NewAddress,
-    ) -> Result<NewTables> {
-        let shift = frames_address.0.wrapping_sub(self.frames.address.0);
-        let mut frames = self.bytes[..self.used].to_vec();
-        let parents = self.fields_in_parents()?;
-        for field in self.records.iter().flat_map(|record| record.relative.iter().copied()).chain(parents) {
-            field.put_moved(self.bytes, &mut frames, field.place, shift);
-        }
-        let mut rows: Vec<(u64, u64)> =
-            self.rows.iter().map(|(start, entry)| (start.0, entry.0.wrapping_add(shift))).collect();
-        for (record, copy) in self.added(copies) {
-            let start = frames.len();
-            frames.extend_from_slice(&self.bytes[record.range.clone()]);
-            put(&mut frames, start + 4, (start + 4 - record.parent) as u32);
-            // The first field is the start; the targets of the others stay where they were.
-            for (number, field) in record.relative.iter().enumerate() {
-                let place = start + (field.place - record.range.start);
-                let further = shift.wrapping_add((place - field.place) as u64);
-                let target = if number == 0 { copy.0.wrapping_sub(record.address.0) } else { 0 };
-                field.put_moved(self.bytes, &mut frames, place, further.wrapping_sub(target));
-            }
-            rows.push((copy.0, frames_address.0.wrapping_add(start as u64)));
-        }
-        frames.extend_from_slice(&[0; 4]);
-        rows.sort_by_key(|row| row.0);
-        let mut search = KNOWN_HEADER.to_vec();
-        let distance = |address: u64, from: u64| {
-            i32::try_from(address.wrapping_sub(from) as i64)
-                .map_err(|_| Error::malformed(self.frames.offset.0, "unwind tables too far apart"))
-        };
-        search.extend(distance(frames_address.0, search_address.plus(4).0)?.to_le_bytes());
-        search.extend((rows.len() as u32).to_le_bytes());
-        for (start, entry) in rows {
-            search.extend(distance(start, search_address.0)?.to_le_bytes());
-            search.extend(distance(entry, search_address.0)?.to_le_bytes());
-        }
-        Ok(NewTables { search, frames })
+    /// Whether each entry that describes a part of `range` describes all of it.
+    pub(super) fn describes_whole(&self, body: Address, range: &Range<Address>) -> bool {
+        self.of_range(body, range)
+            .all(|record| record.address <= range.start && range.end <= record.address.plus(record.size))
     }
 
-    /// Self-relative fields in common entries.
-    fn fields_in_parents(&self) -> Result<Vec<RelativeField>> {
-        let mut parents: Vec<usize> = self.records.iter().map(|record| record.parent).collect();
-        parents.sort_unstable();
-        parents.dedup();
-        let mut places = Vec::new();
-        for parent in parents {
-            places.extend(
-                common(self.bytes, parent, self.is_fixed)
-                    .ok_or_else(|| broken(self.frames, parent))?
-                    .relative,
-            );
-        }
-        Ok(places)
+    /// The exception table that `field` of an entry leads to; `None` if it cannot be repeated.
+    pub(super) fn table(&self, record: &Record, field: ExceptionField) -> Option<ExceptionTable<'data>> {
+        let bytes = exception_table(self.file, field.table).ok()?.bytes;
+        ExceptionTable::read(bytes, field.table, record.address, self.is_fixed)
+    }
+
+    /// What unwinding does in the code of an entry; `None` if it has unknown instructions.
+    pub(super) fn rows_of(&self, record: &Record) -> Option<Rows<'data>> {
+        let common = self.commons.get(&record.parent)?;
+        let own = self.bytes.get(record.instructions.clone())?;
+        Rows::new(self.bytes.get(common.instructions.clone())?, own, common.code_factor)
     }
 }
 
-fn broken(frames: &Section<'_>, position: usize) -> Error {
+/// The error for the entry at `position`.
+pub(super) fn broken(frames: &Section<'_>, position: usize) -> Error {
     let what = "an unwind entry in a form that no usual linker writes";
     Error::malformed(frames.offset.0 + position as u64, what)
 }
 
-fn put(bytes: &mut [u8], at: usize, value: u32) {
-    if let Some(field) = bytes.get_mut(at..at + 4) {
-        field.copy_from_slice(&value.to_le_bytes());
-    }
+/// All entries.
+struct Records {
+    records: Vec<Record>,
+    commons: BTreeMap<usize, Common>,
+    /// Where the last one of any kind ends.
+    used: usize,
 }
 
-/// All entries, and where the last one of any kind ends.
-fn records(bytes: &[u8], frames: &Section<'_>, is_fixed: bool) -> Result<(Vec<Record>, usize)> {
+fn records(bytes: &[u8], frames: &Section<'_>, is_fixed: bool) -> Result<Records> {
     let mut known: BTreeMap<usize, Common> = BTreeMap::new();
     let mut records = Vec::new();
     let (mut position, mut used) = (0, 0);
@@ -241,7 +218,7 @@ fn records(bytes: &[u8], frames: &Section<'_>, is_fixed: bool) -> Result<(Vec<Re
             used = end;
         }
     }
-    Ok((records, used))
+    Ok(Records { records, commons: known, used })
 }
 
 fn record(
@@ -255,18 +232,37 @@ fn record(
     let field = range.start + 8;
     let distance = i64::from(u32_at(contents, field)? as i32);
     let address = frames.address.plus(field as u64).plus(distance as u64);
+    let size = u64::from(u32_at(contents, field + 4)?);
     let mut relative = vec![RelativeField { place: field, width: 4 }];
+    let mut instructions = field + 8..range.end;
+    let mut exceptions = None;
     if common.has_data {
         let mut cursor = field + 8;
         let length = unsigned(contents, &mut cursor)?;
+        instructions.start = usize::try_from(length).ok().and_then(|length| cursor.checked_add(length))?;
+        contents.get(instructions.clone())?;
         if let Some(encoding) = common.exception_table.filter(|_| length > 0) {
             let place = cursor;
             // A null pointer says that there is no table.
             let is_null = u32_at(contents, place)? == 0;
-            relative.extend(pointer(contents, &mut cursor, encoding, common.is_fixed)?.filter(|_| !is_null));
+            let field = pointer(contents, &mut cursor, encoding, common.is_fixed)?;
+            if !is_null {
+                relative.extend(field);
+                let width = cursor - place;
+                let value = match width {
+                    8 => u64_at(contents, place)?,
+                    _ => i64::from(u32_at(contents, place)? as i32) as u64,
+                };
+                let from = if field.is_some() { frames.address.plus(place as u64).0 } else { 0 };
+                let is_indirect = encoding & INDIRECT != 0;
+                let table = Address(if is_indirect { 0 } else { from.wrapping_add(value) });
+                let is_relative = field.is_some();
+                exceptions =
+                    Some(ExceptionField { field: RelativeField { place, width }, is_relative, table });
+            }
         }
     }
-    Some(Record { range, parent, address, relative })
+    Some(Record { range, parent, address, size, instructions, exceptions, relative })
 }
 
 /// Reads a common entry; `None` when it is not understood.
@@ -281,19 +277,21 @@ fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
     // Longer augmentations have no known meaning.
     let letter_count = record.get(letters..)?.iter().take(8).position(|letter| *letter == 0)?;
     let mut cursor = letters + letter_count + 1;
-    unsigned(record, &mut cursor)?;
+    let code_factor = unsigned(record, &mut cursor)?;
     unsigned(record, &mut cursor)?;
     if version == 1 {
         cursor += 1;
     } else {
         unsigned(record, &mut cursor)?;
     }
-    let mut common = Common { is_fixed, ..Common::default() };
+    let mut common = Common { is_fixed, code_factor, ..Common::default() };
+    let mut instructions = None;
     let mut is_relative = false;
     for &letter in &record[letters..letters + letter_count] {
         match letter {
             b'z' => {
-                unsigned(record, &mut cursor)?;
+                let length = usize::try_from(unsigned(record, &mut cursor)?).ok()?;
+                instructions = cursor.checked_add(length);
                 common.has_data = true;
             }
             b'R' => {
@@ -313,6 +311,8 @@ fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
             _ => return None,
         }
     }
+    common.instructions = instructions.unwrap_or(cursor)..record.len();
+    record.get(common.instructions.clone())?;
     is_relative.then_some(common)
 }
 

@@ -2,9 +2,11 @@
 //! file without copies.
 //!
 //! ```text
-//! "REORDCL1"            eight bytes
+//! "REORDCL2"            eight bytes
 //! old length            bytes of the file without copies
-//! count                 then for each copy: original address, address of the copy, bytes of the original
+//! count                 then for each fragment, ascending by copy: original address, address of the copy, bytes of the
+//!                       original, bytes of the copy with the jumps after it
+//! count                 then for each copied jump table: original address, address of the copy, bytes of an entry, entries
 //! count                 then for each run of bytes that differ before the old length: file offset, bytes, the old bytes
 //! ```
 //!
@@ -12,22 +14,25 @@
 
 use std::ops::Range;
 
-use super::copies::Copies;
+use super::placed::Copies;
 
 /// First bytes of the section.
-const MAGIC: &[u8; 8] = b"REORDCL1";
+const MAGIC: &[u8; 8] = b"REORDCL2";
 
 /// The section's contents, given the file before and after.
 pub(super) fn write(old: &[u8], new: &[u8], copies: &Copies<'_>) -> Vec<u8> {
     let mut record = MAGIC.to_vec();
     let number = |record: &mut Vec<u8>, value: u64| record.extend_from_slice(&value.to_le_bytes());
     number(&mut record, old.len() as u64);
-    number(&mut record, copies.bodies.len() as u64);
-    for (body, start) in copies.bodies.iter().zip(&copies.starts) {
-        for value in [body.range.start.0, start.0, body.range.end.distance_from(body.range.start)] {
+    number(&mut record, copies.fragments.len() as u64);
+    for (fragment, placed) in copies.fragments.iter().zip(&copies.placed) {
+        let range = fragment.original(copies.bodies);
+        let size = range.end.distance_from(range.start);
+        for value in [range.start.0, placed.start.0, size, u64::from(placed.arranged.size())] {
             number(&mut record, value);
         }
     }
+    number(&mut record, 0);
     let runs = differing_runs(old, new);
     number(&mut record, runs.len() as u64);
     for run in runs {

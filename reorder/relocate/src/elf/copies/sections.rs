@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::copies::Copies;
-use reorder_base::address::NewAddress;
+use super::placed::Copies;
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::obligations::COPIES;
 use reorder_image::elf::file::ElfFile;
@@ -21,6 +21,8 @@ const NAMES_FIELD: usize = 62;
 
 /// Name of the section that lists the copies and what the file held before.
 const RECORD: &str = ".reorder.clones";
+/// Name of the section with the exception tables of copies.
+pub(super) const EXCEPTIONS: &str = ".gcc_except_table.reorder";
 /// Suffix of the copies' names.
 pub const SUFFIX: &str = ".reorder";
 
@@ -53,7 +55,7 @@ impl<'run> Sections<'run> {
         let first = file.sections.first().map_or(0, |section| section.header_offset.0 as usize);
         let headers = file.bytes.get(first..first + file.sections.len() * HEADER);
         let index = u16::from_le_bytes([file.bytes[NAMES_FIELD], file.bytes[NAMES_FIELD + 1]]);
-        let names = file.sections.get(usize::from(index)).filter(|_| file.sections.len() + 2 < 0xff00);
+        let names = file.sections.get(usize::from(index)).filter(|_| file.sections.len() + 3 < 0xff00);
         let (Some(headers), Some(names)) = (headers, names) else {
             let what = "the image has more sections than its header counts, or none with their names";
             return Err(Refusal::new(
@@ -111,25 +113,31 @@ impl<'run> Sections<'run> {
         self.put(index, 48, alignment);
     }
 
-    /// Symbols for the copies, where the image has a table of symbols: the name of the original and a suffix. They are
-    /// global, since local ones must precede all others, and hidden.
+    /// Symbols for the copies, where the image has a table of symbols: each fragment has the name of its function and a
+    /// suffix. They are global, since local ones must precede all others, and hidden.
     fn symbols(&mut self, functions: &FunctionTable<'_>, copies: &Copies<'_>) -> Option<(usize, Vec<u8>)> {
         let file = self.file;
         let section = file.sections.iter().find(|section| section.kind == object::elf::SHT_SYMTAB.0)?;
         let strings = section.link as usize;
         let mut table = file.section_bytes(section).to_vec();
         let copied = self.index_of_copies();
-        for (start, place) in copies.of_functions() {
-            let Some(function) = functions.starting_at(start) else { continue };
+        let mut names: BTreeMap<Address, u32> = BTreeMap::new();
+        for (fragment, placed) in copies.fragments.iter().zip(&copies.placed) {
+            let original = fragment.original(copies.bodies).start;
+            let starts = &copies.bodies[fragment.body].function_starts;
+            let after = starts.partition_point(|start| *start <= original);
+            let Some(&start) = starts[..after].last() else { continue };
             let Some(name) = functions.names_at(start).next() else { continue };
-            let name = self.string(strings, &[name, SUFFIX.as_bytes()].concat());
+            let name = *names
+                .entry(start)
+                .or_insert_with(|| self.string(strings, &[name, SUFFIX.as_bytes()].concat()));
             let mut symbol = [0; SYMBOL];
             symbol[..4].copy_from_slice(&name.to_le_bytes());
             symbol[4] = object::elf::STB_GLOBAL.0 << 4 | object::elf::STT_FUNC.0;
             symbol[5] = object::elf::STV_HIDDEN.0;
             symbol[6..8].copy_from_slice(&copied.to_le_bytes());
-            symbol[8..16].copy_from_slice(&place.0.to_le_bytes());
-            symbol[16..24].copy_from_slice(&functions.get(function).size().to_le_bytes());
+            symbol[8..16].copy_from_slice(&placed.start.0.to_le_bytes());
+            symbol[16..24].copy_from_slice(&u64::from(placed.arranged.size()).to_le_bytes());
             table.extend_from_slice(&symbol);
         }
         Some((section.index.0 as usize, table))
@@ -141,12 +149,15 @@ impl<'run> Sections<'run> {
         mut self,
         functions: &FunctionTable<'_>,
         copies: &Copies<'_>,
-        copied: Placed,
+        (copied, exceptions): (Placed, Option<Placed>),
         record: impl FnOnce(&[u8]) -> Vec<u8>,
         output: &mut Vec<u8>,
     ) {
         let flags = object::elf::SHF_ALLOC.0 | object::elf::SHF_EXECINSTR.0;
         self.add(COPIES, flags, 16, copied);
+        if let Some(exceptions) = exceptions {
+            self.add(EXCEPTIONS, object::elf::SHF_ALLOC.0, 1, exceptions);
+        }
         // Its place and size are known below; names come first.
         let of_record = self.headers.len() / HEADER;
         self.add(RECORD, 0, 8, Placed { offset: 0, address: NewAddress(0), size: 0 });

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 
 use super::bodies::Body;
-use super::copies::Copies;
 use super::inside::formed_addresses;
+use super::placed::Copies;
+use super::step::{Form, Use};
 use crate::code_reference::{out_of_reach, rewrite};
 use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::Result;
@@ -147,6 +148,15 @@ fn redirect_code(analysis: &Analysis<'_>, copies: &Copies<'_>, output: &mut [u8]
         let place = NewAddress(reference.place.0);
         rewrite(output, offset, reference, place, new).ok_or_else(|| out_of_reach(reference, new))
     };
+    // Branches within a function are not listed with those that leave it.
+    for (_, step) in copies.bodies.iter().flat_map(|body| &body.walk.steps) {
+        let Some(reference) = step.reference.filter(|reference| reference.usage == Use::Jump) else {
+            continue;
+        };
+        let Form::Far(form) = reference.form else { continue };
+        let (place, target) = (reference.place, reference.target);
+        write(&CodeReference { place, target, form }, copies.branch_target(target))?;
+    }
     for (index, block) in analysis.partition.blocks.iter().enumerate() {
         match &analysis.fields {
             CodeFields::X86_64(fields) => {

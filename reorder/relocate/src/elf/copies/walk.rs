@@ -1,6 +1,6 @@
 //! Which instructions of a function run when it is entered at known places and goes on by branches that name their target.
 //!
-//! A copy holds these alone. Where a copy jumps through a register or a table, control continues in the original, because
+//! Copies hold some of these. Where a copy jumps through a register or a table, control continues in the original, because
 //! the address that it computes with is the original's. So no jump table has to be understood.
 
 use std::ops::Range;
@@ -15,15 +15,6 @@ use reorder_base::address::Address;
 pub(super) struct Walk {
     /// Distance from the body's start, and the instruction; ascending.
     pub steps: Vec<(u32, Step)>,
-    /// Control may run past the body's last byte.
-    pub runs_past_end: bool,
-}
-
-impl Walk {
-    /// Whether a reached instruction starts so far from the body's start.
-    pub(super) fn holds(&self, offset: u64) -> bool {
-        self.steps.binary_search_by_key(&offset, |(start, _)| u64::from(*start)).is_ok()
-    }
 }
 
 /// What each byte of a body is known to be.
@@ -74,7 +65,6 @@ impl<'run> Walker<'run> {
                 let place = self.range.start.plus(u64::from(offset));
                 match self.marks.get(position) {
                     None => {
-                        self.found.runs_past_end = true;
                         leaving.push(self.range.end);
                         break;
                     }
@@ -104,7 +94,6 @@ impl<'run> Walker<'run> {
                         (true, Use::Call | Use::Jump) => {
                             waiting.push(target.distance_from(self.range.start) as u32);
                         }
-                        _ if reference.form.is_none() => return Err((Obstacle::ShortReach, place)),
                         (false, Use::Call | Use::Jump) => leaving.push(target),
                         (_, Use::Value) => {}
                     }

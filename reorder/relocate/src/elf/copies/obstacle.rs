@@ -22,8 +22,10 @@ pub enum Obstacle {
     ShortReach,
     /// A place inside is known elsewhere: an interrupted program counter may be compared with it.
     InsideKnown,
-    /// Exceptions are caught outside of the function by a distance from its start.
-    LandingPadOutside,
+    /// Its exception table has a form that cannot be repeated elsewhere.
+    ExceptionTable,
+    /// Its unwind entry has instructions that are not known.
+    UnwindInstructions,
 }
 
 impl fmt::Display for Obstacle {
@@ -38,7 +40,8 @@ impl fmt::Display for Obstacle {
             Self::BytesBeforeEntry => "callers may read the bytes before its entry",
             Self::ShortReach => "a branch or a literal has too short a reach",
             Self::InsideKnown => "a place inside it is known elsewhere",
-            Self::LandingPadOutside => "exceptions are caught outside of it",
+            Self::ExceptionTable => "its exception table has an unknown form",
+            Self::UnwindInstructions => "its unwind entry has unknown instructions",
         })
     }
 }

@@ -1,0 +1,352 @@
+//! Copies of code in a segment of their own: of whole functions, or of the parts of them that run.
+//!
+//! In: an image, its analysis, the fragments that startups need in the order that they should have. Out: the image with one
+//! more segment, whose copies run at startup: branches, pointers and symbols lead to them. The originals keep their place, so
+//! references that are not understood, such as those of a jump table, still lead to code that does the same with the same
+//! registers and frame.
+//!
+//! The file grows by the copies and the unwind tables. The table of program headers stays in its place.
+
+mod aarch64;
+mod aarch64_return;
+mod arranged;
+mod bodies;
+mod exceptions;
+mod fragments;
+mod inside;
+mod leb128;
+mod obstacle;
+mod placed;
+mod program_headers;
+mod record;
+mod references;
+mod return_address;
+mod rows;
+mod sections;
+mod step;
+mod unwind;
+mod unwind_added;
+mod walk;
+mod x86_64;
+mod x86_64_return;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+pub use obstacle::Obstacle;
+pub use program_headers::LostNote;
+pub use sections::SUFFIX;
+
+use bodies::{Body, Skipped};
+use fragments::Fragment;
+use placed::{Copies, filler};
+use reorder_base::address::{Address, NewAddress};
+use reorder_base::error::Result;
+use reorder_base::refusal::{Refusal, RefusalCode};
+use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::kept_relocations::KeptTables;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use sections::{EXCEPTIONS, Placed, Sections};
+
+/// An image with copies.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    /// The new image; the same bytes as before when nothing was copied.
+    pub bytes: Vec<u8>,
+    /// Where the copies are: original address, bytes of the original, place of the copy; in the order of the copies.
+    pub copies: Vec<(Address, u64, NewAddress)>,
+    /// Functions that have a copy, whole or in part.
+    pub functions: usize,
+    /// Bytes of all copies.
+    pub copied_bytes: u64,
+    /// Functions that have none, with the obstacle and the place that shows it.
+    pub skipped: Vec<(Address, Obstacle, Address)>,
+    /// A note that can no longer be found in a running program.
+    pub lost: Option<LostNote>,
+}
+
+/// What could be copied of an image.
+pub struct Candidates {
+    bodies: Vec<Body>,
+    fragments: Vec<Fragment>,
+    skipped: Vec<Skipped>,
+}
+
+/// A piece of code that is copied as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where it is.
+    pub range: Range<Address>,
+    /// Bytes of the copy at most.
+    pub size: u32,
+}
+
+/// Which parts of the wanted functions are copied.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted<'run> {
+    /// All that control reaches.
+    Whole,
+    /// Instructions in these ranges, which ascend and do not overlap, and what is cheaper to copy along.
+    Ran(&'run [Range<Address>]),
+    /// About half of the basic blocks, chosen with this seed: to find what copies of any part could break.
+    AtRandom(u64),
+}
+
+impl Candidates {
+    /// Finds what of `functions`, in this order, can be copied.
+    ///
+    /// # Errors
+    /// Refusals (R8, R13), malformed tables.
+    pub fn find(
+        file: &ElfFile<'_>,
+        table: &FunctionTable<'_>,
+        analysis: &Analysis<'_>,
+        functions: &[FunctionIndex],
+        wanted: Wanted<'_>,
+    ) -> Result<Self> {
+        check(file)?;
+        let ran = match wanted {
+            Wanted::Whole | Wanted::AtRandom(_) => &[],
+            Wanted::Ran(ran) => ran,
+        };
+        let (mut bodies, mut skipped) = bodies::collect(file, table, analysis, functions, ran);
+        let tables = unwind::OldTables::read(file)?;
+        if let Some(tables) = &tables {
+            bodies.retain(|body| match tables.obstacle(body) {
+                Some(obstacle) => {
+                    skipped.push((body.block, obstacle, body.range.start));
+                    false
+                }
+                None => true,
+            });
+        }
+        let mut fragments = match wanted {
+            Wanted::Whole => fragments::whole(&bodies),
+            Wanted::Ran(ran) => fragments::executed(&bodies, ran, file.processor),
+            Wanted::AtRandom(seed) => fragments::at_random(&bodies, seed),
+        };
+        if let Some(tables) = &tables {
+            fragments.retain(|fragment| {
+                tables.describes_whole(bodies[fragment.body].range.start, &fragment.original(&bodies))
+            });
+        }
+        Ok(Self { bodies, fragments, skipped })
+    }
+
+    /// The pieces; a number stands for each in [`copy`].
+    #[must_use]
+    pub fn candidates(&self, file: &ElfFile<'_>) -> Vec<Candidate> {
+        let candidate = |fragment: &Fragment| Candidate {
+            range: fragment.original(&self.bodies),
+            size: fragment.size(&self.bodies, file.processor),
+        };
+        self.fragments.iter().map(candidate).collect()
+    }
+}
+
+/// Copies those `candidates` whose numbers are in `order`, in that order.
+///
+/// # Errors
+/// Refusals (R8, R12, R13), malformed tables.
+pub fn copy(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    analysis: &Analysis<'_>,
+    candidates: Candidates,
+    order: impl IntoIterator<Item = usize>,
+) -> Result<Copied> {
+    let slot = program_headers::slot(file)?;
+    let tables = unwind::OldTables::read(file)?;
+    let Candidates { bodies, fragments, mut skipped } = candidates;
+    let mut fragments: Vec<Fragment> =
+        order.into_iter().filter_map(|number| fragments.get(number).cloned()).collect();
+    let image = Image::new(file, functions, analysis, tables.as_ref())?;
+    let mut followed = references::followed(file, analysis, &bodies);
+    followed.retain(|start| is_copied(&bodies, &fragments, *start));
+    let mut rounds = 0;
+    loop {
+        let made = Copies::new((&bodies, &fragments), &followed, image.address, &analysis.code);
+        let made = made.and_then(|copies| Ok((contents(&copies, analysis)?, copies)));
+        let (contents, copies) = match made {
+            Ok(made) => made,
+            // Ends: each round leaves out a function.
+            Err((body, obstacle, place)) => {
+                skipped.push((bodies[body].block, obstacle, place));
+                fragments.retain(|fragment| fragment.body != body);
+                let range = bodies[body].range.clone();
+                followed.retain(|address| !range.contains(address));
+                continue;
+            }
+        };
+        let bytes = match fragments.is_empty() {
+            true => file.bytes.to_vec(),
+            false => image.assemble(&copies, slot, &contents)?,
+        };
+        // A new displacement may look like the address of an original from the middle of an instruction.
+        let kept = image.still_formed(&copies, &contents, &bytes);
+        if !kept.is_empty() {
+            rounds += 1;
+            // Keeping every address at the original is always right.
+            let is_last = rounds == MAX_ROUNDS;
+            followed.retain(|address| !is_last && !kept.contains(address));
+            continue;
+        }
+        let original = |block| analysis.partition.block(block).start;
+        let in_part: BTreeSet<usize> = fragments.iter().map(|fragment| fragment.body).collect();
+        let copied = copies.fragments.iter().zip(&copies.placed).map(|(fragment, placed)| {
+            let range = fragment.original(&bodies);
+            (range.start, range.end.distance_from(range.start), placed.start)
+        });
+        return Ok(Copied {
+            bytes,
+            copies: copied.collect(),
+            functions: in_part.len(),
+            copied_bytes: copies.end.distance_from(image.address),
+            skipped: skipped
+                .into_iter()
+                .map(|(block, obstacle, place)| (original(block), obstacle, place))
+                .collect(),
+            lost: slot.lost.filter(|_| !fragments.is_empty()),
+        });
+    }
+}
+
+/// Whether a fragment begins with, or holds, the instruction at `address`.
+fn is_copied(bodies: &[Body], fragments: &[Fragment], address: Address) -> bool {
+    fragments.iter().any(|fragment| fragment.original(bodies).contains(&address))
+}
+
+/// The bytes of all copies.
+fn contents(
+    copies: &Copies<'_>,
+    analysis: &Analysis<'_>,
+) -> std::result::Result<Vec<Vec<u8>>, (usize, Obstacle, Address)> {
+    let bytes = |(index, fragment): (usize, &Fragment)| {
+        let code = analysis.code.bytes(copies.bodies[fragment.body].range.clone());
+        copies.bytes(index, code).map_err(|(obstacle, place)| (fragment.body, obstacle, place))
+    };
+    copies.fragments.iter().enumerate().map(bytes).collect()
+}
+
+/// Rounds of excluding addresses that new displacements look like; even one is rare.
+const MAX_ROUNDS: usize = 4;
+
+fn check(file: &ElfFile<'_>) -> std::result::Result<(), Refusal> {
+    if !KeptTables::read(file).is_empty() {
+        let what = "relocations that the linker kept would no longer describe the code that leads to copies";
+        return Err(Refusal::new(RefusalCode::Copies, what, "strip the image, or leave out --clone"));
+    }
+    Ok(())
+}
+
+/// The largest page that a segment is aligned to.
+fn page(file: &ElfFile<'_>) -> u64 {
+    let loaded = file.segments.iter().filter(|segment| segment.is_load());
+    let asked = loaded.map(|segment| segment.alignment).max().unwrap_or(0);
+    if asked.is_power_of_two() { asked.clamp(0x1000, 0x1_0000) } else { 0x1000 }
+}
+
+/// The first page after the image.
+fn segment_address(file: &ElfFile<'_>, alignment: u64) -> std::result::Result<NewAddress, Refusal> {
+    let loaded = file.segments.iter().filter(|segment| segment.is_load());
+    let end = loaded.map(|segment| segment.address.0.saturating_add(segment.memory_size)).max().unwrap_or(0);
+    let start = end.checked_next_multiple_of(alignment).filter(|start| start.checked_add(1 << 32).is_some());
+    let full = || {
+        Refusal::new(RefusalCode::OutOfReach, "no addresses are left after the image", "leave out --clone")
+    };
+    start.map(NewAddress).ok_or_else(full)
+}
+
+/// The parts of the output.
+struct Image<'run> {
+    file: &'run ElfFile<'run>,
+    functions: &'run FunctionTable<'run>,
+    analysis: &'run Analysis<'run>,
+    tables: Option<&'run unwind::OldTables<'run>>,
+    /// Where the segment of copies is in the file and in memory, and the page that it is aligned to.
+    offset: u64,
+    address: NewAddress,
+    alignment: u64,
+}
+
+impl<'run> Image<'run> {
+    fn new(
+        file: &'run ElfFile<'run>,
+        functions: &'run FunctionTable<'run>,
+        analysis: &'run Analysis<'run>,
+        tables: Option<&'run unwind::OldTables<'run>>,
+    ) -> Result<Self> {
+        let alignment = page(file);
+        let offset = (file.bytes.len() as u64).next_multiple_of(alignment);
+        let address = segment_address(file, alignment)?;
+        Ok(Self { file, functions, analysis, tables, offset, address, alignment })
+    }
+
+    /// Originals whose addresses code of the output may form although they follow the copies.
+    fn still_formed(&self, copies: &Copies<'_>, contents: &[Vec<u8>], output: &[u8]) -> BTreeSet<Address> {
+        let code = self
+            .file
+            .sections
+            .iter()
+            .filter(|section| section.is_loaded() && section.is_executable() && section.has_bytes());
+        let outside = code.filter_map(|section| {
+            let start = section.offset.0 as usize;
+            Some((output.get(start..start + section.size as usize)?, section.address))
+        });
+        let copied = contents.iter().zip(&copies.placed);
+        let copied = copied.map(|(bytes, placed)| (bytes.as_slice(), Address(placed.start.0)));
+        let formed = outside.chain(copied).flat_map(|(code, address)| {
+            references::formed_by_code(self.file.processor, code, address, copies.followed)
+        });
+        formed.map(|(target, _)| target).collect()
+    }
+
+    fn assemble(
+        &self,
+        copies: &Copies<'_>,
+        slot: program_headers::Slot,
+        contents: &[Vec<u8>],
+    ) -> Result<Vec<u8>> {
+        let file = self.file;
+        let mut sections = Sections::new(file)?;
+        let mut output = file.bytes.to_vec();
+        let index = sections.index_of_copies();
+        references::redirect(file, self.functions, self.analysis, copies, index, &mut output)?;
+        output.resize(self.offset as usize, 0);
+        let at = |address: NewAddress| self.offset + address.distance_from(self.address);
+        for (bytes, placed) in contents.iter().zip(&copies.placed) {
+            output.resize(at(placed.start) as usize, filler(file.processor));
+            output.extend_from_slice(bytes);
+        }
+        let size = output.len() as u64 - self.offset;
+        let copied = Placed { offset: self.offset, address: self.address, size };
+        let (mut search, mut exceptions) = (None, None);
+        if let Some(tables) = self.tables {
+            let search_address = NewAddress(self.address.plus(size).0.next_multiple_of(8));
+            let new = tables.extended(copies, search_address)?;
+            search = Some((at(search_address), search_address, new.search.len() as u64));
+            let placed = [
+                (".eh_frame_hdr", search_address, new.search),
+                (".eh_frame", new.frames_address, new.frames),
+                (EXCEPTIONS, new.exceptions_address, new.exceptions),
+            ];
+            for (name, address, bytes) in placed.iter().filter(|(.., bytes)| !bytes.is_empty()) {
+                output.resize(at(*address) as usize, 0);
+                output.extend_from_slice(bytes);
+                let placed = Placed { offset: at(*address), address: *address, size: bytes.len() as u64 };
+                match *name {
+                    EXCEPTIONS => exceptions = Some(placed),
+                    name => sections.relocate(name.as_bytes(), placed),
+                }
+            }
+        }
+        let size = output.len() as u64 - self.offset;
+        let Self { offset, address, alignment, .. } = *self;
+        let segment = program_headers::NewSegment { offset, address, size, alignment };
+        program_headers::write(file, slot, &segment, search, &mut output);
+        let record = |new: &[u8]| record::write(file.bytes, new, copies);
+        sections.finish(self.functions, copies, (copied, exceptions), record, &mut output);
+        Ok(output)
+    }
+}

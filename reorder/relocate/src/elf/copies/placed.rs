@@ -1,0 +1,254 @@
+//! Where the copies of fragments go, and their bytes.
+
+use std::collections::BTreeSet;
+
+use super::arranged::{Arranged, long_form, short_distance};
+use super::bodies::Body;
+use super::fragments::{Fragment, jump_size};
+use super::obstacle::Obstacle;
+use super::step::{Form, Reference, Step, Use};
+use crate::code_reference::rewrite;
+use crate::elf::aarch64 as encode;
+use reorder_base::address::{Address, NewAddress};
+use reorder_base::processor::Processor;
+use reorder_image::code_reference::{CodeForm, CodeReference};
+use reorder_image::decode::aarch64::PAGE;
+use reorder_image::elf::analysis::blocks::alignment;
+use reorder_image::elf::code::CodeSpace;
+
+/// All copies, and the addresses that lead to them.
+pub(super) struct Copies<'run> {
+    /// The functions that fragments are of.
+    pub bodies: &'run [Body],
+    /// What is copied, in the order of the copies.
+    pub fragments: &'run [Fragment],
+    /// Where each copy is, and what it looks like.
+    pub placed: Vec<Placed>,
+    /// First address after the last copy.
+    pub end: NewAddress,
+    /// Starts of functions of which all known addresses become those of the copy.
+    pub followed: &'run BTreeSet<Address>,
+    processor: Processor,
+    /// Where the original of each fragment starts and ends, with the position of the fragment; ascending.
+    by_original: Vec<(Address, Address, usize)>,
+}
+
+/// One copy.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    /// First address.
+    pub start: NewAddress,
+    /// Its parts.
+    pub arranged: Arranged,
+}
+
+impl Placed {
+    /// First address after the copy.
+    pub(super) fn end(&self) -> NewAddress {
+        self.start.plus(u64::from(self.arranged.size()))
+    }
+}
+
+/// Flags in the address of a function may rely on any alignment that its functions can have asked for, which is the one they
+/// have, as far as the section's header permits. So a copy whose address is that of the function starts where the original
+/// does modulo this.
+fn modulus(start: Address, code: &CodeSpace<'_>) -> u64 {
+    /// What compilers align functions to.
+    const ALIGNMENT: u64 = 16;
+    let stated = code.arena_of(start).map_or(ALIGNMENT, |arena| arena.alignment.clamp(ALIGNMENT, PAGE));
+    alignment(start, stated).max(ALIGNMENT)
+}
+
+impl<'run> Copies<'run> {
+    /// Places the copies of `fragments` one after the other from `first` on.
+    ///
+    /// # Errors
+    /// The position of a body that cannot be copied, and why.
+    pub(super) fn new(
+        (bodies, fragments): (&'run [Body], &'run [Fragment]),
+        followed: &'run BTreeSet<Address>,
+        first: NewAddress,
+        code: &CodeSpace<'_>,
+    ) -> Result<Self, (usize, Obstacle, Address)> {
+        let processor = code.processor;
+        let mut by_original: Vec<(Address, Address, usize)> = fragments
+            .iter()
+            .enumerate()
+            .map(|(index, fragment)| {
+                let range = fragment.original(bodies);
+                (range.start, range.end, index)
+            })
+            .collect();
+        by_original.sort_unstable();
+        let mut end = first;
+        let mut placed = Vec::with_capacity(fragments.len());
+        for (index, fragment) in fragments.iter().enumerate() {
+            let range = fragment.original(bodies);
+            let next = fragments.get(index + 1).map(|next| next.original(bodies).start);
+            // Where copies may be moved apart, control does not fall from one into the next.
+            let is_free = |next: &Address| processor != Processor::Aarch64 && !followed.contains(next);
+            let falls_through = next.filter(is_free) == Some(range.end);
+            let arranged = Arranged::new(fragment, bodies, processor, falls_through)
+                .map_err(|(obstacle, place)| (fragment.body, obstacle, place))?;
+            let modulus = match (followed.contains(&range.start), processor) {
+                (true, _) => modulus(range.start, code),
+                (false, Processor::Aarch64) => 4,
+                (false, _) => 1,
+            };
+            let mut start = end.plus(range.start.0.wrapping_sub(end.0) % modulus);
+            // A page has this many places to start at; if none of them suits, the copy meets the erratum anywhere.
+            let mut tries = PAGE / modulus;
+            while processor == Processor::Aarch64
+                && tries > 0
+                && meets_erratum(fragment.of(bodies), &arranged, start)
+            {
+                start = start.plus(modulus);
+                tries -= 1;
+            }
+            let copy = Placed { start, arranged };
+            end = copy.end();
+            placed.push(copy);
+        }
+        Ok(Self { bodies, fragments, placed, end, followed, processor, by_original })
+    }
+
+    /// The copy of the instruction at `address`.
+    pub(super) fn copy_of(&self, address: Address) -> Option<NewAddress> {
+        let after = self.by_original.partition_point(|(start, ..)| *start <= address);
+        let &(_, _, index) = self.by_original[..after].last().filter(|(_, end, _)| address < *end)?;
+        let fragment = &self.fragments[index];
+        let distance = address.distance_from(self.bodies[fragment.body].range.start);
+        let steps = fragment.of(self.bodies);
+        let step = steps.binary_search_by_key(&distance, |(offset, _)| u64::from(*offset)).ok()?;
+        let copy = &self.placed[index];
+        Some(copy.start.plus(u64::from(copy.arranged.offsets[step])))
+    }
+
+    /// Where a branch to `target` leads: to its copy if it has one, else to the original.
+    pub(super) fn branch_target(&self, target: Address) -> NewAddress {
+        self.copy_of(target).unwrap_or(NewAddress(target.0))
+    }
+
+    /// The address that an instruction that keeps `target` keeps in the output.
+    pub(super) fn kept_address(&self, target: Address) -> NewAddress {
+        if self.followed.contains(&target) { self.branch_target(target) } else { NewAddress(target.0) }
+    }
+
+    /// The bytes of the copy with this number; `code` is that of its body.
+    ///
+    /// # Errors
+    /// An instruction that cannot reach its target from the copy.
+    pub(super) fn bytes(&self, index: usize, code: &[u8]) -> Result<Vec<u8>, (Obstacle, Address)> {
+        let (fragment, placed) = (&self.fragments[index], &self.placed[index]);
+        let body = self.bodies[fragment.body].range.start;
+        let mut copy = Vec::with_capacity(placed.arranged.size() as usize);
+        let steps = fragment.of(self.bodies);
+        for ((offset, step), place) in steps.iter().zip(placed.arranged.offsets.windows(2)) {
+            let unreached = (Obstacle::ShortReach, body.plus(u64::from(*offset)));
+            let original = &code[*offset as usize..*offset as usize + usize::from(step.length)];
+            let is_long = place[1] - place[0] != u32::from(step.length);
+            let bytes = if is_long { long_form(original).ok_or(unreached)? } else { original.to_vec() };
+            copy.extend_from_slice(&bytes);
+            let Some(reference) = step.reference else { continue };
+            let instruction = Instruction { offset: *offset, step, copy: place[0]..place[1] };
+            self.encode(&mut copy, placed, body, &instruction, &reference).ok_or(unreached)?;
+        }
+        let unreached = || (Obstacle::ShortReach, fragment.original(self.bodies).end);
+        let after = placed.arranged.has_jump.then(|| fragment.original(self.bodies).end);
+        for target in after.into_iter().chain(placed.arranged.islands.iter().copied()) {
+            let place = placed.start.plus(copy.len() as u64);
+            copy.extend(jump(self.processor, place, self.branch_target(target)).ok_or_else(unreached)?);
+        }
+        Ok(copy)
+    }
+
+    /// Writes the address that `instruction`, whose bytes end `copy`, states.
+    fn encode(
+        &self,
+        copy: &mut [u8],
+        placed: &Placed,
+        body: Address,
+        instruction: &Instruction<'_>,
+        reference: &Reference,
+    ) -> Option<()> {
+        let Reference { target, place, form, usage } = *reference;
+        let new_target = match (usage, form) {
+            (Use::Jump | Use::Call, _) => self.branch_target(target),
+            // Only this form has the whole address in one field.
+            (Use::Value, Form::Far(CodeForm::Relative32 { .. })) => self.kept_address(target),
+            (Use::Value, _) => NewAddress(target.0),
+        };
+        let end = placed.start.plus(u64::from(instruction.copy.end));
+        match form {
+            Form::Far(form) => {
+                let distance = place.distance_from(body.plus(u64::from(instruction.offset)));
+                let at = u64::from(instruction.copy.start) + distance;
+                let reference = CodeReference { place, target, form };
+                rewrite(copy, at as usize, &reference, placed.start.plus(at), new_target)
+            }
+            Form::Short if instruction.is_long() => {
+                let distance = i32::try_from(new_target.distance_from(end) as i64).ok()?;
+                *copy.last_chunk_mut()? = distance.to_le_bytes();
+                Some(())
+            }
+            Form::Short => {
+                *copy.last_mut()? = short_distance(end, new_target)?;
+                Some(())
+            }
+            Form::Near(_) => {
+                let island = placed.arranged.island_to(target);
+                let to = island.map_or(new_target, |island| placed.start.plus(u64::from(island)));
+                match self.processor {
+                    Processor::Aarch64 => {
+                        let word = u32::from_le_bytes(*copy.last_chunk()?);
+                        let at = placed.start.plus(u64::from(instruction.copy.start));
+                        *copy.last_chunk_mut()? = encode::conditional(word, at, to)?.to_le_bytes();
+                    }
+                    Processor::X86_64 | Processor::Other => *copy.last_mut()? = short_distance(end, to)?,
+                }
+                Some(())
+            }
+        }
+    }
+}
+
+/// An instruction and its copy.
+struct Instruction<'run> {
+    /// Distance of the original from the start of its body.
+    offset: u32,
+    step: &'run Step,
+    /// Distances of the copy from the start of its fragment's.
+    copy: std::ops::Range<u32>,
+}
+
+impl Instruction<'_> {
+    fn is_long(&self) -> bool {
+        self.copy.end - self.copy.start != u32::from(self.step.length)
+    }
+}
+
+/// Filler where control does not go.
+pub(super) fn filler(processor: Processor) -> u8 {
+    /// `int3`.
+    const BREAKPOINT: u8 = 0xcc;
+    /// Four of them are `UDF #0`.
+    const UNDEFINED: u8 = 0;
+    if processor == Processor::Aarch64 { UNDEFINED } else { BREAKPOINT }
+}
+
+fn jump(processor: Processor, place: NewAddress, target: NewAddress) -> Option<Vec<u8>> {
+    if processor == Processor::Aarch64 {
+        return Some(encode::branch(0x1400_0000, place, target)?.to_le_bytes().to_vec());
+    }
+    let distance = target.distance_from(place.plus(u64::from(jump_size(processor)))) as i64;
+    let distance = i32::try_from(distance).ok()?;
+    Some([&[0xe9], distance.to_le_bytes().as_slice()].concat())
+}
+
+/// Whether an `ADRP` of the copy at `start` would be one of the last two instructions of a page (erratum 843419).
+fn meets_erratum(steps: &[(u32, Step)], arranged: &Arranged, start: NewAddress) -> bool {
+    steps.iter().zip(&arranged.offsets).any(|((_, step), offset)| {
+        let is_page = step.reference.is_some_and(|reference| reference.form == Form::Far(CodeForm::Page));
+        is_page && start.plus(u64::from(*offset)).0 % PAGE >= PAGE - 8
+    })
+}

@@ -1,0 +1,134 @@
+//! Where breakpoints for basic blocks may be placed in an image's functions.
+//!
+//! A function is read when it is first executed. Guarantee: each place is the first byte of an instruction of a function whose
+//! code is certain ([`reorder_image::basic_blocks`]) and that shares no byte with another function.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::image::TracedImage;
+use reorder_base::address::Address;
+use reorder_image::basic_blocks::{Outline, outline};
+use reorder_system::arch;
+use reorder_trace::{CodeDigest, RecordedBlock, RecordedBlocks};
+
+/// An instruction of an image that carries or carried a breakpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place {
+    /// Which of the image's starts.
+    pub(super) start: usize,
+    /// Bytes from there.
+    pub(super) offset: u32,
+}
+
+/// The functions that were read, by their start.
+#[derive(Debug, Default)]
+pub(super) struct CodeOfFunctions(BTreeMap<usize, Option<FunctionCode>>);
+
+/// One function whose code is certain.
+#[derive(Debug)]
+pub(super) struct FunctionCode {
+    outline: Outline,
+    digest: CodeDigest,
+    /// Ascending; the first is 0.
+    places: Vec<u32>,
+}
+
+impl FunctionCode {
+    /// Where breakpoints may be, from the function's start, ascending.
+    pub(super) fn places(&self) -> &[u32] {
+        &self.places
+    }
+
+    /// Where its jumps lead outside of it.
+    pub(super) fn leaving(&self) -> &[Address] {
+        &self.outline.leaving
+    }
+
+    /// The block that begins at each of these places, as far as the next place.
+    pub(super) fn blocks(&self, executed: &[(u32, u64)]) -> Arc<RecordedBlocks> {
+        let block = |&(offset, nanoseconds): &(u32, u64)| {
+            let end = self.outline.block_around(offset).map_or(offset, |block| block.end);
+            let next = self.places.get(self.places.partition_point(|place| *place <= offset));
+            let end = next.map_or(end, |next| end.min(*next));
+            RecordedBlock { offset, size: end.saturating_sub(offset), nanoseconds }
+        };
+        let blocks = executed.iter().map(block).filter(|block| block.size > 0);
+        Arc::new(RecordedBlocks { digest: self.digest, blocks: blocks.collect() })
+    }
+}
+
+impl TracedImage {
+    /// The code of the function at start number `start`, if it is certain.
+    pub(super) fn code_of(&mut self, start: usize) -> Option<&FunctionCode> {
+        if !self.functions.0.contains_key(&start) {
+            let found = self.read_function(start);
+            self.functions.0.insert(start, found);
+        }
+        self.known_code(start)
+    }
+
+    /// The same, of a function that was read before.
+    pub(super) fn known_code(&self, start: usize) -> Option<&FunctionCode> {
+        self.functions.0.get(&start)?.as_ref()
+    }
+
+    fn read_function(&self, start: usize) -> Option<FunctionCode> {
+        let function = self.starts.get(start).filter(|function| function.stands_alone)?;
+        let range = function.address..function.address.plus(function.size);
+        let outline = outline(&self.loaded, self.file(), range).ok()?;
+        let fits = |place: &u32| self.can_break(start, *place, &outline);
+        let places: Vec<u32> = outline.blocks.iter().map(|block| block.start).filter(fits).collect();
+        let digest = CodeDigest::of(&outline);
+        (places.first() == Some(&0)).then_some(FunctionCode { outline, digest, places })
+    }
+
+    /// Whether an instruction of a function can be replaced by a breakpoint.
+    fn can_break(&self, start: usize, offset: u32, outline: &Outline) -> bool {
+        let address = self.starts[start].address.plus(u64::from(offset));
+        let is_certain = outline.begins_instruction(offset) && arch::is_aligned(address.0);
+        // One that is a breakpoint already could not be distinguished from ours.
+        is_certain && self.instruction_at(address).is_some_and(|code| !arch::is_breakpoint(code))
+    }
+
+    /// The place inside of a function that a jump of another one leads to; it is known from then on.
+    pub(super) fn entered_at(&mut self, target: Address) -> Option<Place> {
+        let after = self.starts.partition_point(|start| start.address <= target);
+        let start = after.checked_sub(1)?;
+        let offset = u32::try_from(target.distance_from(self.starts[start].address)).ok()?;
+        let code = self.code_of(start)?;
+        if let Err(position) = code.places.binary_search(&offset) {
+            if offset == 0 || !self.can_break(start, offset, &self.known_code(start)?.outline) {
+                return None;
+            }
+            let code = self.functions.0.get_mut(&start)?.as_mut()?;
+            code.places.insert(position, offset);
+        }
+        Some(Place { start, offset })
+    }
+
+    /// What is at exactly `address`, if it may have carried a breakpoint.
+    pub(super) fn place_at(&self, address: Address) -> Option<Place> {
+        let after = self.starts.partition_point(|start| start.address <= address);
+        let start = after.checked_sub(1)?;
+        let offset = u32::try_from(address.distance_from(self.starts[start].address)).ok()?;
+        let is_known =
+            || self.known_code(start).is_some_and(|code| code.places.binary_search(&offset).is_ok());
+        (offset == 0 || is_known()).then_some(Place { start, offset })
+    }
+
+    /// All addresses in `range` that may have carried a breakpoint, ascending.
+    pub(super) fn places_in(&self, range: &Range<Address>) -> impl Iterator<Item = Address> {
+        let first = self.starts.partition_point(|start| start.address < range.start).saturating_sub(1);
+        let starts = self.starts.iter().enumerate().skip(first);
+        let starts = starts.take_while(|(_, start)| start.address < range.end);
+        let range = range.clone();
+        let places = starts.flat_map(|(index, start)| {
+            let inside = self.known_code(index).map(|code| code.places.as_slice()).unwrap_or(&[0]);
+            inside.iter().map(|offset| start.address.plus(u64::from(*offset)))
+        });
+        let length = arch::BREAKPOINT.len() as u64;
+        places.filter(move |place| *place >= range.start && place.plus(length) <= range.end)
+    }
+}

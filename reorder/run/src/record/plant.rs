@@ -1,0 +1,98 @@
+//! Plants the breakpoints of one function's basic blocks when it is first executed.
+//!
+//! Other threads may be executing the function meanwhile, because jumps may lead into its middle: only breakpoints change, and
+//! each begins where an instruction does.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use super::address_space::AddressSpace;
+use super::arm::{ArmedRange, is_unmapped, restore};
+use super::code::Place;
+use super::image::TracedImage;
+use super::memory::ProcessMemory;
+use reorder_system::arch::BREAKPOINT;
+
+/// Whether breakpoints could be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Planted {
+    Yes,
+    /// The memory holds other code than the file.
+    OtherCode,
+}
+
+impl AddressSpace {
+    /// Plants breakpoints at all basic blocks of the function that was hit at `place`, and at those of other functions that its
+    /// jumps lead to, unless they have been executed.
+    pub(super) fn plant_blocks(
+        &mut self,
+        images: &mut [TracedImage],
+        index: usize,
+        place: Place,
+    ) -> io::Result<()> {
+        if !self.planted.insert((index, place.start)) {
+            return Ok(());
+        }
+        let image = &mut images[index];
+        let Some(code) = image.code_of(place.start) else { return Ok(()) };
+        let mut wanted = BTreeMap::from([(place.start, code.places().to_vec())]);
+        for target in code.leaving().to_vec() {
+            if let Some(inside) = image.entered_at(target).filter(|inside| inside.start != place.start) {
+                wanted.entry(inside.start).or_insert_with(Vec::new).push(inside.offset);
+            }
+        }
+        for (start, mut offsets) in wanted {
+            let mut recording = self.recording.borrow_mut();
+            offsets.retain(|offset| !recording.has_seen(index, Place { start, offset: *offset }));
+            if self.plant(image, index, start, &offsets)? == Planted::OtherCode {
+                recording.give_up(index, start);
+            }
+        }
+        Ok(())
+    }
+
+    /// Plants breakpoints at these offsets from a function's start, ascending.
+    fn plant(&self, image: &TracedImage, index: usize, start: usize, offsets: &[u32]) -> io::Result<Planted> {
+        let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else { return Ok(Planted::Yes) };
+        let at = |offset: u32| image.starts[start].address.plus(u64::from(offset));
+        let range = at(*first)..at(*last).plus(BREAKPOINT.len() as u64);
+        let holds = |armed: &&ArmedRange| {
+            let held = armed.in_image();
+            armed.image == index && held.start <= range.start && range.end <= held.end
+        };
+        let Some(armed) = self.armed.iter().find(holds) else { return Ok(Planted::OtherCode) };
+        let expected = image.code(armed.segment, &range);
+        let mut found = vec![0; expected.len()];
+        match self.memory.read(armed.place(range.start), &mut found) {
+            Err(error) if is_unmapped(&error) => return Ok(Planted::OtherCode),
+            read => read?,
+        }
+        let mut code = found.clone();
+        restore(&mut code, image, &range, expected, |_| true);
+        if code != expected {
+            return Ok(Planted::OtherCode);
+        }
+        code.copy_from_slice(&found);
+        for offset in offsets {
+            let place = (offset - first) as usize;
+            code[place..place + BREAKPOINT.len()].copy_from_slice(&BREAKPOINT);
+        }
+        if code == found {
+            return Ok(Planted::Yes);
+        }
+        match write(&self.memory, armed.place(range.start), &code, offsets) {
+            Err(error) if is_unmapped(&error) => Ok(Planted::OtherCode),
+            written => written.map(|()| Planted::Yes),
+        }
+    }
+}
+
+/// Writes `code`, which has breakpoints at `offsets` counted from the first of them.
+fn write(memory: &ProcessMemory, address: u64, code: &[u8], offsets: &[u32]) -> io::Result<()> {
+    // A breakpoint of one byte is there or not, however the bytes around it are written. A longer one must be one store.
+    if BREAKPOINT.len() == 1 {
+        return memory.write(address, code);
+    }
+    let first = offsets.first().copied().unwrap_or_default();
+    offsets.iter().try_for_each(|offset| memory.write(address + u64::from(offset - first), &BREAKPOINT))
+}

@@ -1,0 +1,136 @@
+//! `reorder apply --layout blocks`: copies of the code that startups execute, in an order of its own.
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::cli::arrangement::ArrangementArguments;
+use crate::cli::context::Context;
+use reorder_base::address::Address;
+use reorder_base::error::Result;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::{LayoutRequest, Memory, PieceTrace, Strategy, lay_out_pieces};
+use reorder_relocate::apply::Applied;
+use reorder_relocate::apply::clones::{with_fragments, with_random_fragments};
+use reorder_relocate::elf::copies::Candidate;
+use reorder_trace::ImageIdentity;
+use reorder_trace::{BlockAccount, ExecutedBlock, WholeReason, executed_blocks};
+
+/// What one startup executed, in order of first execution.
+struct Executed {
+    weight: u64,
+    ranges: Vec<Range<Address>>,
+}
+
+/// Copies what the traces say was executed. The functions of `applied` have moved or stayed; traces are of `file`.
+///
+/// # Errors
+/// No traces of this image, refusals, malformed tables.
+pub fn with_blocks(
+    applied: Applied,
+    path: &Path,
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    arrangement: &ArrangementArguments,
+    context: &Context,
+) -> Result<Applied> {
+    let request = arrangement.request(Memory::default());
+    if request.strategy == Strategy::Random {
+        return with_random_fragments(applied, request.seed, |candidates| order(candidates, &[], &request));
+    }
+    let identity = ImageIdentity::of(path, file);
+    let traces = arrangement.traces(path, &identity, functions, &context.talk)?;
+    let blocks = executed_blocks(&traces.traces, file, functions);
+    tell_whole(&blocks.account, context);
+    let range = |block: &ExecutedBlock| {
+        let start = functions.get(block.function).start.plus(u64::from(block.offset));
+        let start = Address(applied.map.map(start).0);
+        start..start.plus(u64::from(block.size))
+    };
+    let executed: Vec<Executed> = traces
+        .traces
+        .iter()
+        .zip(&blocks.traces)
+        .map(|(trace, blocks)| Executed { weight: trace.weight, ranges: blocks.iter().map(range).collect() })
+        .collect();
+    let ran = union(executed.iter().flat_map(|executed| &executed.ranges));
+    with_fragments(applied, &ran, |candidates| order(candidates, &executed, &request))
+}
+
+/// Says how many functions are copied whole, because their basic blocks are not known.
+fn tell_whole(account: &BlockAccount, context: &Context) {
+    for (reason, count) in &account.whole {
+        let all = *count + account.by_block;
+        let cause = format!("{count} of {all} executed functions count whole: {}", reason.text());
+        match reason {
+            WholeReason::TraceWithoutBlocks => {
+                context
+                    .talk
+                    .warning(&cause, Some("record again: reorder record --blocks -o TRACES -- PROGRAM"));
+            }
+            _ => context.talk.detail(&cause),
+        }
+    }
+}
+
+/// All bytes of `ranges`, as ranges that ascend and do not overlap. Ranges that touch stay apart: control may enter at each.
+fn union<'ranges>(ranges: impl Iterator<Item = &'ranges Range<Address>>) -> Vec<Range<Address>> {
+    let mut sorted: Vec<Range<Address>> = ranges.filter(|range| !range.is_empty()).cloned().collect();
+    sorted.sort_unstable_by_key(|range| (range.start, range.end));
+    let mut union: Vec<Range<Address>> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match union.last_mut() {
+            Some(last) if last.start == range.start => last.end = range.end,
+            Some(last) => {
+                let end = last.end;
+                last.end = end.min(range.start);
+                union.push(range.start..range.end.max(end));
+            }
+            None => union.push(range),
+        }
+    }
+    union
+}
+
+/// The order of the candidates.
+fn order(candidates: &[Candidate], executed: &[Executed], request: &LayoutRequest) -> Result<Vec<usize>> {
+    let sizes = candidates.iter().map(|candidate| u64::from(candidate.size)).collect();
+    let mut by_start: Vec<(Address, u32)> =
+        candidates.iter().zip(0..).map(|(candidate, number)| (candidate.range.start, number)).collect();
+    by_start.sort_unstable();
+    let traces: Vec<PieceTrace> = executed
+        .iter()
+        .map(|executed| {
+            let mut is_known = vec![false; candidates.len()];
+            let mut pieces = Vec::new();
+            for range in &executed.ranges {
+                let first = by_start.partition_point(|(start, _)| *start <= range.start).saturating_sub(1);
+                let touched = by_start[first..].iter().take_while(|(start, _)| *start < range.end);
+                for &(_, number) in touched {
+                    let is_hit = candidates[number as usize].range.end > range.start;
+                    if is_hit && !std::mem::replace(&mut is_known[number as usize], true) {
+                        pieces.push(number);
+                    }
+                }
+            }
+            PieceTrace { weight: executed.weight, pieces }
+        })
+        .collect();
+    lay_out_pieces(sizes, &traces, request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::union;
+    use reorder_base::address::Address;
+
+    #[test]
+    fn ranges_are_cut_where_others_begin() {
+        let range = |start, end| Address(start)..Address(end);
+        let ranges = [range(8, 12), range(1, 4), range(10, 20), range(4, 6), range(1, 2), range(30, 30)];
+        let expected = [range(1, 4), range(4, 6), range(8, 10), range(10, 20)];
+        assert_eq!(union(ranges.iter()), expected);
+        let nested = [range(1, 20), range(5, 6)];
+        assert_eq!(union(nested.iter()), [range(1, 5), range(5, 20)]);
+    }
+}
