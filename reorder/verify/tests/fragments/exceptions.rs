@@ -1,6 +1,7 @@
 //! Exceptions that pass copies are caught where they were caught.
 
-use crate::image::{Design, FRAME_OFFSET, NEW_TABLES, SAVED_RBP, TABLES, advance, to};
+use crate::designs::{FRAME_OFFSET, SAVED_RBP, advance, to};
+use crate::image::{Design, NEW_TABLES, TABLES};
 use crate::{NOTHING, changed, is_refused};
 
 /// Address of the word that a type entry refers to.
@@ -28,7 +29,7 @@ fn table(address: u64, sites: &[[u8; 4]]) -> Vec<u8> {
 fn caught() -> Design {
     let mut design = Design::plain();
     design.has_tables = true;
-    design.functions[0].3 = Some(table(TABLES, &[[5, 5, 10, 1]]));
+    design.functions[0].table = Some(table(TABLES, &[[5, 5, 10, 1]]));
     design.fragments[1].table = Some((NEW_TABLES, table(NEW_TABLES, &[[0, 5, 10, 1]])));
     design
 }
@@ -38,7 +39,7 @@ fn with_sites(old: &[[u8; 4]], new: Option<&[[u8; 4]]>) -> impl FnOnce(&mut Desi
     let new = new.map(|sites| (NEW_TABLES, table(NEW_TABLES, sites)));
     move |design| {
         *design = caught();
-        design.functions[0].3 = Some(old);
+        design.functions[0].table = Some(old);
         design.fragments[1].table = new;
     }
 }
@@ -111,6 +112,6 @@ fn sizes_of_arguments_on_which_unwinders_disagree_are_refused() {
     is_refused("sizes of arguments on which unwinders disagree", |design| {
         *design = caught();
         // DW_CFA_remember_state, DW_CFA_GNU_args_size 16, DW_CFA_restore_state.
-        design.functions[0].2.extend([0x0a, 0x2e, 16, 0x0b]);
+        design.functions[0].rules.extend([0x0a, 0x2e, 16, 0x0b]);
     });
 }

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
+mod designs;
 mod exceptions;
 mod image;
 
-use image::{Design, FRAME_OFFSET, SAVED_RBP, advance, branch, to};
+use designs::{FRAME_OFFSET, SAVED_RBP, advance, branch, to};
+use image::Design;
 use reorder_verify::{VerifyOptions, VerifyReport, verify};
 
 fn report(old: &[u8], new: &[u8]) -> VerifyReport {
@@ -17,7 +19,7 @@ const NOTHING: [&str; 0] = [];
 
 /// What the verifier says of a design; empty for a proof.
 fn differences(design: &Design) -> Vec<String> {
-    let differences = report(&design.old(), &design.new()).differences;
+    let differences = report(&design.without_copies(), &design.with_copies()).differences;
     differences
         .iter()
         .map(|found| format!("{}: {}, not {}", found.place, found.found, found.expected))
@@ -35,7 +37,7 @@ fn right_copies_are_proven() {
 #[test]
 fn every_byte_of_the_segment_counts() {
     for design in [Design::plain(), Design::aarch64()] {
-        let (old, new) = (design.old(), design.new());
+        let (old, new) = (design.without_copies(), design.with_copies());
         let segment = image::SEGMENT_OFFSET as usize..(image::SEGMENT_OFFSET + image::SEGMENT_SIZE) as usize;
         let mut accepted = Vec::new();
         let mut tried = 0;
@@ -174,12 +176,12 @@ fn rules_that_use_the_program_counter_have_no_copy() {
     // DW_CFA_def_cfa_expression: breg7 (rsp) + 8, then breg16 (rip) + 0, dropped.
     let expression = vec![0x0f, 5, 0x77, 8, 0x80, 0, 0x13];
     is_refused("a rule at 0x5020 that uses the place of its instruction", |design| {
-        design.functions[1].2 = expression.clone();
+        design.functions[1].rules = expression.clone();
         design.fragments[2].rules = Some(expression);
     });
     let harmless = vec![0x0f, 2, 0x77, 8];
     let found = changed(|design| {
-        design.functions[1].2 = harmless.clone();
+        design.functions[1].rules = harmless.clone();
         design.fragments[2].rules = Some(harmless);
     });
     assert_eq!(found, NOTHING);
@@ -217,7 +219,7 @@ fn copies_for_aarch64_are_checked() {
 #[test]
 fn restartable_sequences_have_no_copy() {
     let design = Design::plain();
-    let (mut old, mut new) = (design.old(), design.new());
+    let (mut old, mut new) = (design.without_copies(), design.with_copies());
     // The section of exception tables takes the name of the list.
     for image in [&mut old, &mut new] {
         let name = b".gcc_except_table\0";
