@@ -163,7 +163,8 @@ pub fn copy(
         order.into_iter().filter_map(|number| fragments.get(number).cloned()).collect();
     let image = Image::new(file, functions, analysis, tables.as_ref())?;
     let mut followed = references::followed(file, analysis, &bodies);
-    followed.retain(|start| is_copied(&bodies, &fragments, *start));
+    let originals = originals(&bodies, &fragments);
+    followed.retain(|start| is_inside(&originals, *start));
     let mut rounds = 0;
     loop {
         let made = Copies::new((&bodies, &fragments), &followed, image.address, &analysis.code);
@@ -212,9 +213,17 @@ pub fn copy(
     }
 }
 
-/// Whether a fragment begins with, or holds, the instruction at `address`.
-fn is_copied(bodies: &[Body], fragments: &[Fragment], address: Address) -> bool {
-    fragments.iter().any(|fragment| fragment.original(bodies).contains(&address))
+/// Where the originals of `fragments` are, ascending.
+fn originals(bodies: &[Body], fragments: &[Fragment]) -> Vec<Range<Address>> {
+    let mut originals: Vec<_> = fragments.iter().map(|fragment| fragment.original(bodies)).collect();
+    originals.sort_unstable_by_key(|range| range.start);
+    originals
+}
+
+/// Whether one of `ranges`, which ascend, contains `address`.
+fn is_inside(ranges: &[Range<Address>], address: Address) -> bool {
+    let after = ranges.partition_point(|range| range.start <= address);
+    ranges[..after].last().is_some_and(|range| address < range.end)
 }
 
 /// The bytes of all copies.

@@ -106,8 +106,9 @@ impl OldTables<'_> {
             frames.len() + added.iter().map(Added::entry_size).sum::<usize>() + TERMINATOR.len();
         let exceptions_address = frames_address.plus(frames_size as u64);
         let mut exceptions = Vec::new();
-        for Added { record, start: copy, size, program, exceptions: table } in added {
-            let start = frames.len();
+        for entry in added {
+            let (start, end) = (frames.len(), frames.len() + entry.entry_size());
+            let Added { record, start: copy, size, program, exceptions: table } = entry;
             // Up to the instructions, with the length below.
             frames.extend_from_slice(&self.bytes[record.range.start..record.instructions.start]);
             put(&mut frames, start + 4, (start + 4 - record.parent) as u32);
@@ -131,10 +132,8 @@ impl OldTables<'_> {
                 }
             }
             frames.extend(program);
-            // The entry is padded with instructions that do nothing.
-            frames.resize(frames.len().next_multiple_of(8) + 4, 0);
-            let length = frames.len() - start - 4;
-            put(&mut frames, start, length as u32);
+            frames.resize(end, 0);
+            put(&mut frames, start, (end - start - 4) as u32);
             rows.push((copy.0, frames_address.0.wrapping_add(start as u64)));
         }
         frames.extend_from_slice(&TERMINATOR);

@@ -32,6 +32,9 @@ pub(super) struct Filter {
     types: Vec<Option<TypeReference>>,
 }
 
+/// Longer chains of filters are circles, or not made by a compiler.
+const MAX_FILTERS: usize = 1024;
+
 /// The address of a type, or of the word that holds it.
 type TypeReference = (bool, u64);
 
@@ -116,10 +119,36 @@ impl<'data> ExceptionTable<'data> {
         is_sound.then_some(Self { bytes, address, is_fixed, sites, actions, types })
     }
 
-    /// The addresses of the table. Bytes that no call site leads to are counted as its own.
+    /// The addresses of the table, with the actions and types that its call sites lead to.
     pub(super) fn extent(&self) -> Range<u64> {
-        let size = self.types.map_or(self.actions, |(_, end)| end.max(self.actions));
+        let used = self.sites.iter().filter_map(|site| self.end_of_action(site.action)).max();
+        let types = self.types.map_or(0, |(_, end)| end);
+        let size = used.unwrap_or(0).max(types).max(self.actions);
         self.address..self.address.saturating_add(size as u64)
+    }
+
+    /// The position after all records and lists of a chain of actions.
+    fn end_of_action(&self, action: u64) -> Option<usize> {
+        let mut cursor = self.actions.checked_add(usize::try_from(action.checked_sub(1)?).ok()?)?;
+        let mut end = 0;
+        for _ in 0..MAX_FILTERS {
+            let filter = signed_leb128(self.bytes, &mut cursor)?;
+            if filter < 0 {
+                let (_, lists) = self.types?;
+                let mut list =
+                    lists.checked_add(usize::try_from(filter.checked_add(1)?.unsigned_abs()).ok()?)?;
+                while unsigned_leb128(self.bytes, &mut list)? != 0 {}
+                end = end.max(list);
+            }
+            let place = cursor;
+            let distance = signed_leb128(self.bytes, &mut cursor)?;
+            end = end.max(cursor);
+            if distance == 0 {
+                break;
+            }
+            cursor = place.checked_add_signed(isize::try_from(distance).ok()?)?;
+        }
+        Some(end)
     }
 
     /// What the table says of the byte at `place`; `None` when its filters are not understood.
@@ -134,8 +163,6 @@ impl<'data> ExceptionTable<'data> {
     }
 
     fn filters(&self, action: u64) -> Option<Vec<Filter>> {
-        /// Longer chains of filters are circles, or not made by a compiler.
-        const MAX_FILTERS: usize = 1024;
         let mut filters = Vec::new();
         if action == 0 {
             return Some(filters);
@@ -247,7 +274,7 @@ mod tests {
     #[test]
     fn sites_pads_and_filters_are_found() {
         let table = parse(&TABLE, 10).expect("a table");
-        assert_eq!(table.extent(), ADDRESS..ADDRESS + 28);
+        assert_eq!(table.extent(), ADDRESS..ADDRESS + 30);
         assert_eq!((table.at(START), table.at(START + 8)), (Some(Found::Missing), Some(Found::Missing)));
         assert_eq!((table.at(START + 4), table.at(START + 7)), (Some(Found::NoPad), Some(Found::NoPad)));
         let filters = vec![

@@ -9,6 +9,7 @@ use goblin::elf::section_header::{SHT_DYNSYM, SHT_PROGBITS, SHT_RELA, SHT_SYMTAB
 
 use super::code;
 use super::copies::Copies;
+use super::segments::EXCEPTIONS;
 use crate::bytes::{displacement_at, u16_at, u64_at};
 use crate::elf::symbol_walk::{SYMBOL_SIZE, symbol_at};
 use crate::elf::view::{ElfView, SectionView};
@@ -190,12 +191,13 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
                 .filter(wanted),
         );
     }
-    // Unwind entries also hold distances to functions, but programs never compare these.
+    // Unwind entries and the exception tables of copies also hold distances to functions, but programs never compare these.
     let is_data = |section: &&SectionView<'_>| {
         section.is_loaded()
             && !section.is_code()
             && section.kind == SHT_PROGBITS
             && !section.name.starts_with(b".eh_frame")
+            && section.name != EXCEPTIONS
     };
     for section in copies.new.sections.iter().filter(is_data) {
         for position in (0..section.bytes.len()).step_by(4) {

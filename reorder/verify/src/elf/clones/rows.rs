@@ -57,7 +57,7 @@ pub(super) struct Rows<'data> {
     pub(super) table_encoding: Option<u8>,
     /// The parent demands augmentation data.
     pub(super) has_augmentation: bool,
-    /// Unwinders disagree on the bytes of arguments: these are set, and a state is restored.
+    /// Unwinders disagree on the bytes of arguments.
     pub(super) has_ambiguous_arguments: bool,
 }
 
@@ -104,19 +104,42 @@ impl<'data> RowReader<'data> {
             let start = row.start_address();
             rows.push((start, read_row(&self.section, &parent, self.processor, row)?));
         }
-        let (mut sets_arguments, mut restores) = (false, false);
-        let mut instructions = entry.instructions(&self.section, &self.bases);
-        while let Some(instruction) = instructions.next()? {
-            sets_arguments |= matches!(instruction, CallFrameInstruction::ArgsSize { .. });
-            restores |= matches!(instruction, CallFrameInstruction::RestoreState);
-        }
+        let has_ambiguous_arguments = self.has_ambiguous_arguments(&entry, &rows)?;
         Ok(Rows {
             rows,
             end: entry.end_address(),
             table_encoding: parent.lsda_encoding().map(|encoding| encoding.0),
             has_augmentation: parent.augmentation().is_some(),
-            has_ambiguous_arguments: sets_arguments && restores,
+            has_ambiguous_arguments,
         })
+    }
+
+    /// Whether it makes a difference if restoring a state restores the bytes of arguments, as `gimli` does, or keeps them, as
+    /// GCC's unwinder does.
+    fn has_ambiguous_arguments(
+        &self,
+        entry: &Entry<'data>,
+        rows: &[(u64, Row<'data>)],
+    ) -> gimli::Result<bool> {
+        let factor = entry.cie().code_alignment_factor();
+        let mut place = entry.initial_address();
+        let mut kept: Vec<(u64, u64)> = Vec::new();
+        let mut instructions = entry.instructions(&self.section, &self.bases);
+        while let Some(instruction) = instructions.next()? {
+            match instruction {
+                CallFrameInstruction::ArgsSize { size } => kept.push((place, size)),
+                CallFrameInstruction::AdvanceLoc { delta } => {
+                    place = place.wrapping_add(u64::from(delta).wrapping_mul(factor));
+                }
+                CallFrameInstruction::SetLoc { address } => place = address,
+                _ => {}
+            }
+        }
+        let kept_at = |place: u64| {
+            let after = kept.partition_point(|(start, _)| *start <= place);
+            kept[..after].last().map_or(0, |(_, arguments)| *arguments)
+        };
+        Ok(rows.iter().any(|(start, row)| row.arguments != kept_at(*start)))
     }
 }
 

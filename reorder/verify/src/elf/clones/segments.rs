@@ -12,6 +12,8 @@ use reorder_base::error::{Error, Result};
 /// Positions in the file header that may differ: the entry point, the place and the number of section headers.
 const MAY_DIFFER: [std::ops::Range<usize>; 3] = [24..32, 40..48, 60..62];
 const FILE_HEADER: usize = 64;
+/// Name of the section with the exception tables of copies.
+pub(super) const EXCEPTIONS: &[u8] = b".gcc_except_table.reorder";
 /// Smallest and largest page of systems for these processors.
 const MIN_PAGE: u64 = 0x1000;
 const MAX_PAGE: u64 = 0x1_0000;
@@ -95,10 +97,6 @@ pub(super) fn added_section<'new, 'data>(
             && section.end() <= segment.p_vaddr + segment.p_memsz
             && section.offset == segment.p_offset + (section.address - segment.p_vaddr)
     };
-    let counts = old.sections.len() + 2..=old.sections.len() + 3;
-    if !counts.contains(&new.sections.len()) {
-        return Err(Error::verification("not two or three sections were added"));
-    }
     for (before, after) in old.sections.iter().zip(&new.sections) {
         let same_kind = (before.name, before.kind, before.flags, before.link, before.info)
             == (after.name, after.kind, after.flags, after.link, after.info);
@@ -122,14 +120,20 @@ pub(super) fn added_section<'new, 'data>(
             return differs("the place or size changed in section", before);
         }
     }
-    let (copies, record) = match &new.sections[old.sections.len()..] {
+    let unknown =
+        || Error::verification("sections other than those of copies were added, or some are missing");
+    let (copies, record) = match new.sections.get(old.sections.len()..).ok_or_else(unknown)? {
         [copies, record] => (copies, record),
-        [copies, tables, record] if tables.kind == SHT_PROGBITS && is_plain(tables) && is_inside(tables) => {
+        [copies, exceptions, record] => {
+            let is_data = exceptions.kind == SHT_PROGBITS && is_plain(exceptions) && is_inside(exceptions);
+            // The old image has no such section, so the name stands for this one.
+            let is_new = exceptions.name == EXCEPTIONS && old.section(EXCEPTIONS).is_none();
+            if !is_new || !is_data {
+                return differs("this is not a section of exception tables:", exceptions);
+            }
             (copies, record)
         }
-        _ => {
-            return Err(Error::verification("not copies, perhaps exception tables, and the list were added"));
-        }
+        _ => return Err(unknown()),
     };
     if record.name != RECORD || record.is_loaded() {
         return differs("an unknown section was added:", record);
