@@ -98,6 +98,32 @@ fn what_runs_after_a_copy_is_checked() {
     });
 }
 
+/// `je` to a jump at the end of its copy, which leads on to the target.
+#[test]
+fn branches_may_lead_to_islands() {
+    let with_island = |island: u64, tail: u8| {
+        move |design: &mut Design| {
+            let fragment = &mut design.fragments[1];
+            // Both parts of `first` up to the call are one fragment.
+            (fragment.original, fragment.size, fragment.copy) = (0x1000, 10, 0x5000);
+            fragment.code = [
+                &[0x55, 0x85, 0xff, 0x74, tail][..],
+                &to(&[0xe8], 0x500a, 0x5020),
+                &to(&[0xe9], 0x500f, 0x100a),
+                &to(&[0xe9], 0x5014, island),
+            ]
+            .concat();
+            fragment.rules = Some(vec![advance(1), FRAME_OFFSET, 16, SAVED_RBP, 2]);
+            design.fragments.remove(0);
+        }
+    };
+    assert_eq!(changed(with_island(0x100a, 10)), NOTHING);
+    // The jump that control runs into serves as well, but then the island has no use.
+    is_refused("what follows the copy at 0x500f", with_island(0x100a, 5));
+    is_refused("what the copied instruction at 0x5003 states", with_island(0x100b, 10));
+    is_refused("what the copied instruction at 0x5003 states", with_island(0x100a, 11));
+}
+
 #[test]
 fn targets_are_copies_of_the_original_targets() {
     // Into the middle of a copied instruction, to another instruction, to the jump at the end of a copy.
