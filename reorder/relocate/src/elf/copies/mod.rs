@@ -24,6 +24,7 @@ mod return_address;
 mod rows;
 mod sections;
 mod step;
+mod tables;
 mod unwind;
 mod unwind_added;
 mod walk;
@@ -165,9 +166,12 @@ pub fn copy(
     let mut followed = references::followed(file, analysis, &bodies);
     let originals = originals(&bodies, &fragments);
     followed.retain(|start| is_inside(&originals, *start));
+    let mut tables_of_code = tables::of_bodies(file, analysis, &bodies);
+    tables_of_code.sort_by_key(|table| table.base);
     let mut rounds = 0;
     loop {
         let made = Copies::new((&bodies, &fragments), &followed, image.address, &analysis.code);
+        let made = made.map(|copies| copies.with_tables(&tables_of_code));
         let made = made.and_then(|copies| Ok((contents(&copies, analysis)?, copies)));
         let (contents, copies) = match made {
             Ok(made) => made,
@@ -261,10 +265,11 @@ fn segment_address(file: &ElfFile<'_>, alignment: u64) -> std::result::Result<Ne
     let loaded = file.segments.iter().filter(|segment| segment.is_load());
     let end = loaded.map(|segment| segment.address.0.saturating_add(segment.memory_size)).max().unwrap_or(0);
     let start = end.checked_next_multiple_of(alignment).filter(|start| start.checked_add(1 << 32).is_some());
-    let full = || {
-        Refusal::new(RefusalCode::OutOfReach, "no addresses are left after the image", "leave out --clone")
-    };
-    start.map(NewAddress).ok_or_else(full)
+    start.map(NewAddress).ok_or_else(|| no_addresses_left("leave out --clone"))
+}
+
+fn no_addresses_left(cure: &str) -> Refusal {
+    Refusal::new(RefusalCode::OutOfReach, "no addresses are left after the image", cure)
 }
 
 /// The parts of the output.
@@ -327,6 +332,11 @@ impl<'run> Image<'run> {
         for (bytes, placed) in contents.iter().zip(&copies.placed) {
             output.resize(at(placed.start) as usize, filler(file.processor));
             output.extend_from_slice(bytes);
+        }
+        for table in &copies.tables {
+            output.resize(at(table.start) as usize, filler(file.processor));
+            output
+                .extend(copies.table_bytes(table).ok_or_else(|| no_addresses_left("give fewer functions"))?);
         }
         let size = output.len() as u64 - self.offset;
         let copied = Placed { offset: self.offset, address: self.address, size };

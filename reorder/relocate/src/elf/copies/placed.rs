@@ -7,6 +7,7 @@ use super::bodies::Body;
 use super::fragments::{Fragment, jump_size};
 use super::obstacle::Obstacle;
 use super::step::{Form, Reference, Step, Use};
+use super::tables::Table;
 use crate::code_reference::rewrite;
 use crate::elf::aarch64 as encode;
 use reorder_base::address::{Address, NewAddress};
@@ -26,12 +27,33 @@ pub(super) struct Copies<'run> {
     pub placed: Vec<Placed>,
     /// First address after the last copy.
     pub end: NewAddress,
+    /// The tables of which there are copies, after those of code.
+    pub tables: Vec<PlacedTable>,
     /// Starts of functions of which all known addresses become those of the copy.
     pub followed: &'run BTreeSet<Address>,
     processor: Processor,
     /// Where the original of each fragment starts and ends, with the position of the fragment; ascending.
     by_original: Vec<(Address, Address, usize)>,
 }
+
+/// The copy of a table.
+#[derive(Clone, Debug)]
+pub(super) struct PlacedTable {
+    /// Its first address.
+    pub start: NewAddress,
+    /// The original.
+    pub table: Table,
+}
+
+impl PlacedTable {
+    /// First address after it.
+    pub(super) fn end(&self) -> NewAddress {
+        self.start.plus(ENTRY * self.table.targets.len() as u64)
+    }
+}
+
+/// Bytes of an entry.
+pub(super) const ENTRY: u64 = 4;
 
 /// One copy.
 #[derive(Clone, Debug)]
@@ -109,7 +131,46 @@ impl<'run> Copies<'run> {
             end = copy.end();
             placed.push(copy);
         }
-        Ok(Self { bodies, fragments, placed, end, followed, processor, by_original })
+        let tables = Vec::new();
+        Ok(Self { bodies, fragments, placed, end, tables, followed, processor, by_original })
+    }
+
+    /// The same with copies of those `tables` whose address a copied instruction forms.
+    pub(super) fn with_tables(mut self, tables: &[Table]) -> Self {
+        for table in tables {
+            if table.fields.iter().any(|field| self.is_copied(*field)) {
+                let start = NewAddress(self.end.0.next_multiple_of(ENTRY));
+                self.tables.push(PlacedTable { start, table: table.clone() });
+                self.end = self.tables.last().map_or(self.end, PlacedTable::end);
+            }
+        }
+        self
+    }
+
+    /// Whether the instruction with this field has a copy.
+    fn is_copied(&self, field: Address) -> bool {
+        let after = self.by_original.partition_point(|(start, ..)| *start <= field);
+        self.by_original[..after].last().is_some_and(|(_, end, _)| field < *end)
+    }
+
+    /// The bytes of the copy of a table: distances from its start.
+    ///
+    /// # Errors
+    /// A distance that does not fit, which a segment next to the image does not have.
+    pub(super) fn table_bytes(&self, table: &PlacedTable) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(table.table.targets.len() * ENTRY as usize);
+        for target in &table.table.targets {
+            let distance = self.branch_target(*target).distance_from(table.start) as i64;
+            bytes.extend(i32::try_from(distance).ok()?.to_le_bytes());
+        }
+        Some(bytes)
+    }
+
+    /// The copy of the table whose address the instruction with this field forms.
+    fn table_of_field(&self, target: Address, field: Address) -> Option<NewAddress> {
+        let known = self.tables.binary_search_by_key(&target, |placed| placed.table.base).ok()?;
+        let placed = &self.tables[known];
+        placed.table.fields.contains(&field).then_some(placed.start)
     }
 
     /// The copy of the instruction at `address`.
@@ -175,7 +236,9 @@ impl<'run> Copies<'run> {
         let new_target = match (usage, form) {
             (Use::Jump | Use::Call, _) => self.branch_target(target),
             // Only this form has the whole address in one field.
-            (Use::Value, Form::Far(CodeForm::Relative32 { .. })) => self.kept_address(target),
+            (Use::Value, Form::Far(CodeForm::Relative32 { .. })) => {
+                self.table_of_field(target, place).unwrap_or_else(|| self.kept_address(target))
+            }
             (Use::Value, _) => NewAddress(target.0),
         };
         let end = placed.start.plus(u64::from(instruction.copy.end));

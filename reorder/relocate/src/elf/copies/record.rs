@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use super::placed::Copies;
+use super::placed::{Copies, ENTRY};
 
 /// First bytes of the section.
 const MAGIC: &[u8; 8] = b"REORDCL2";
@@ -32,7 +32,12 @@ pub(super) fn write(old: &[u8], new: &[u8], copies: &Copies<'_>) -> Vec<u8> {
             number(&mut record, value);
         }
     }
-    number(&mut record, 0);
+    number(&mut record, copies.tables.len() as u64);
+    for placed in &copies.tables {
+        for value in [placed.table.base.0, placed.start.0, ENTRY, placed.table.targets.len() as u64] {
+            number(&mut record, value);
+        }
+    }
     let runs = differing_runs(old, new);
     number(&mut record, runs.len() as u64);
     for run in runs {

@@ -1,0 +1,245 @@
+//! Jump tables of copied code: the copy of a dispatch reads a table of its own, whose entries lead to copies.
+//!
+//! The table of the original keeps its contents, so whatever else reads it still finds them. That needs the address of the
+//! table to be used by dispatches alone: the load of a distance, the sum, and the jump.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, MemorySize, Mnemonic,
+    OpAccess, OpKind, Register,
+};
+
+use super::bodies::Body;
+use super::step::Use;
+use reorder_base::address::Address;
+use reorder_base::processor::Processor;
+use reorder_image::decode::x86_64::CALL_CLOBBERED;
+use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::analysis::jump_tables::JumpTable;
+use reorder_image::elf::file::ElfFile;
+
+/// A table of which there will be a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    /// Address of the first entry, from which entries count.
+    pub base: Address,
+    /// Where the entries lead.
+    pub targets: Vec<Address>,
+    /// Fields of instructions that form the address, and have it for dispatches alone.
+    pub fields: BTreeSet<Address>,
+}
+
+/// The tables of `bodies` that can have copies.
+pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[Body]) -> Vec<Table> {
+    if analysis.code.processor != Processor::X86_64 {
+        return Vec::new();
+    }
+    let mut by_block: BTreeMap<_, Vec<&JumpTable>> = BTreeMap::new();
+    for table in &analysis.tables {
+        by_block.entry(table.owner).or_default().push(table);
+    }
+    let mut factory = InstructionInfoFactory::new();
+    let mut tables = Vec::new();
+    for body in bodies {
+        let Some(owned) = by_block.get(&body.block) else { continue };
+        let code = Code::new(body, analysis, owned, file);
+        for table in owned.iter().filter(|table| table.is_bounded) {
+            let forming = code.forming(body, table.base);
+            let sound =
+                forming.into_iter().filter(|position| code.is_for_dispatches(*position, &mut factory));
+            let fields = sound.filter_map(|position| body.walk.steps[position].1.reference);
+            let fields: BTreeSet<Address> = fields.map(|reference| reference.place).collect();
+            if !fields.is_empty() {
+                tables.push(Table { base: table.base, targets: table.targets(file).collect(), fields });
+            }
+        }
+    }
+    tables
+}
+
+/// The instructions of a body, and where control goes from each.
+struct Code {
+    instructions: Vec<Instruction>,
+    /// Positions after each; jumps through a register may lead to all entries of all tables.
+    successors: Vec<Vec<usize>>,
+    entries: Vec<usize>,
+}
+
+/// Registers, each as a bit by its number.
+type Registers = u16;
+
+/// What registers hold that came from the address of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    table: Registers,
+    /// Distances that were loaded from it.
+    distance: Registers,
+    /// Sums of both.
+    target: Registers,
+}
+
+impl Held {
+    fn any(self) -> Registers {
+        self.table | self.distance | self.target
+    }
+
+    fn joined(self, other: Self) -> Self {
+        Self {
+            table: self.table | other.table,
+            distance: self.distance | other.distance,
+            target: self.target | other.target,
+        }
+    }
+
+    fn without(self, registers: Registers) -> Self {
+        Self {
+            table: self.table & !registers,
+            distance: self.distance & !registers,
+            target: self.target & !registers,
+        }
+    }
+}
+
+fn bit(register: Register) -> Registers {
+    match register.full_register() {
+        full if full.is_gpr64() => 1 << full.number(),
+        _ => 0,
+    }
+}
+
+impl Code {
+    fn new(body: &Body, analysis: &Analysis<'_>, tables: &[&JumpTable], file: &ElfFile<'_>) -> Self {
+        let bytes = analysis.code.bytes(body.range.clone());
+        let steps = &body.walk.steps;
+        let position_of = |address: Address| {
+            let distance = address.0.checked_sub(body.range.start.0)?;
+            steps.binary_search_by_key(&distance, |(offset, _)| u64::from(*offset)).ok()
+        };
+        let mut entries: Vec<usize> =
+            tables.iter().flat_map(|table| table.targets(file)).filter_map(position_of).collect();
+        entries.sort_unstable();
+        entries.dedup();
+        let decode = |offset: u32| {
+            let address = body.range.start.plus(u64::from(offset));
+            let rest = bytes.get(offset as usize..).unwrap_or_default();
+            Decoder::with_ip(64, rest, address.0, DecoderOptions::NONE).decode()
+        };
+        let instructions: Vec<Instruction> = steps.iter().map(|(offset, _)| decode(*offset)).collect();
+        let successors = steps
+            .iter()
+            .map(|(offset, step)| {
+                let after = body.range.start.plus(u64::from(*offset) + u64::from(step.length));
+                let next = step.continues.then(|| position_of(after)).flatten();
+                let jump = step.reference.filter(|reference| reference.usage == Use::Jump);
+                let target = jump.and_then(|jump| position_of(jump.target));
+                next.into_iter().chain(target).collect()
+            })
+            .collect();
+        Self { instructions, successors, entries }
+    }
+
+    /// Positions of the instructions that form the address `base` and keep it in a register.
+    fn forming(&self, body: &Body, base: Address) -> Vec<usize> {
+        let is_forming = |position: &usize| {
+            let reference = body.walk.steps[*position].1.reference;
+            reference.is_some_and(|reference| reference.target == base && reference.usage == Use::Value)
+        };
+        (0..self.instructions.len()).filter(is_forming).collect()
+    }
+
+    /// Whether the address that the instruction at `start` forms is used by dispatches alone, and by one at least.
+    fn is_for_dispatches(&self, start: usize, factory: &mut InstructionInfoFactory) -> bool {
+        let instruction = &self.instructions[start];
+        if instruction.mnemonic() != Mnemonic::Lea || !instruction.is_ip_rel_memory_operand() {
+            return false;
+        }
+        let formed = Held { table: bit(instruction.op0_register()), ..Held::default() };
+        let mut before: BTreeMap<usize, Held> = BTreeMap::new();
+        let mut waiting = vec![(start, formed)];
+        let mut is_dispatched = false;
+        // Ends: each round adds to what registers may hold before an instruction.
+        while let Some((position, after)) = waiting.pop() {
+            let is_computed = self.instructions[position].flow_control() == FlowControl::IndirectBranch;
+            let computed = if is_computed { self.entries.as_slice() } else { &[] };
+            for &next in self.successors[position].iter().chain(computed) {
+                let known = before.get(&next).copied();
+                let joined = known.unwrap_or_default().joined(after);
+                if joined.any() == 0 || known == Some(joined) {
+                    continue;
+                }
+                before.insert(next, joined);
+                let Some(after) = step(&self.instructions[next], joined, factory) else { return false };
+                is_dispatched |= is_dispatch(&self.instructions[next], joined);
+                waiting.push((next, after));
+            }
+        }
+        is_dispatched
+    }
+}
+
+/// A jump to the sum of a table and a distance.
+fn is_dispatch(instruction: &Instruction, held: Held) -> bool {
+    instruction.flow_control() == FlowControl::IndirectBranch
+        && instruction.op0_kind() == OpKind::Register
+        && held.target & bit(instruction.op0_register()) != 0
+}
+
+/// What registers hold after an instruction; `None` where it does anything else with it than a dispatch does.
+fn step(instruction: &Instruction, held: Held, factory: &mut InstructionInfoFactory) -> Option<Held> {
+    let is_register = |operand: u32| instruction.op_kind(operand) == OpKind::Register;
+    let register = |operand: u32| bit(instruction.op_register(operand));
+    let is_whole = instruction.op0_register().is_gpr64();
+    match instruction.mnemonic() {
+        Mnemonic::Movsxd if instruction.op1_kind() == OpKind::Memory && is_whole => {
+            let base = bit(instruction.memory_base());
+            let is_entry = held.table & base != 0
+                && held.any() & bit(instruction.memory_index()) == 0
+                && instruction.memory_index_scale() == 4
+                && instruction.memory_displacement64() == 0
+                && instruction.memory_size() == MemorySize::Int32;
+            if is_entry {
+                let mut after = held.without(register(0));
+                after.distance |= register(0);
+                return Some(after);
+            }
+        }
+        Mnemonic::Add if is_whole && is_register(1) && register(0) != register(1) => {
+            let is_sum =
+                |one: Registers, other: Registers| held.table & one != 0 && held.distance & other != 0;
+            if is_sum(register(0), register(1)) || is_sum(register(1), register(0)) {
+                let mut after = held.without(register(0));
+                after.target |= register(0);
+                return Some(after);
+            }
+        }
+        Mnemonic::Mov if is_whole && is_register(1) => {
+            let copied = |registers: Registers| if registers & register(1) != 0 { register(0) } else { 0 };
+            let mut after = held.without(register(0));
+            after.table |= copied(held.table);
+            after.distance |= copied(held.distance);
+            after.target |= copied(held.target);
+            return Some(after);
+        }
+        _ if is_dispatch(instruction, held) => return Some(held),
+        _ => {}
+    }
+    let mut written = 0;
+    for used in factory.info(instruction).used_registers() {
+        let bits = bit(used.register());
+        if bits == 0 {
+            continue;
+        }
+        let is_all = used.register().size() >= 4;
+        match used.access() {
+            OpAccess::Write if is_all => written |= bits,
+            OpAccess::None | OpAccess::NoMemAccess | OpAccess::CondWrite => {}
+            // A part is written, or it is read.
+            _ if held.any() & bits != 0 => return None,
+            _ => {}
+        }
+    }
+    let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+    let lost = if is_call { CALL_CLOBBERED.into_iter().map(bit).fold(0, |all, one| all | one) } else { 0 };
+    Some(held.without(written | lost))
+}
