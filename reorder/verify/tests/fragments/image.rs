@@ -1,21 +1,10 @@
-//! A small x86-64 image of four functions, and the same with copies of fragments. Both are written byte by byte, so the
-//! tests depend on no code that makes copies.
-//!
-//! ```text
-//! 0x1000 first:  push rbp; test edi, edi; je cold; call second; cold: pop rbp; ret
-//! 0x1010 second: xor eax, eax; jmp third
-//! 0x1020 third:  lea rax, [second]; ret
-//! 0x1030 other:  call first; ret                       no copy
-//!
-//! 0x5000 push rbp; test edi, edi; je 0x100a            copy of 0x1000..0x1005
-//! 0x5009 call 0x5020; jmp 0x100a                       copy of 0x1005..0x100a
-//! 0x5020 xor eax, eax; jmp 0x1020                      copy of 0x1010..0x1017
-//! ```
+//! Writes an image, and the same with copies of fragments, byte by byte: these tests depend on no code that makes copies.
 
 const TEXT: u64 = 0x1000;
 const HEADER_TABLE: u64 = 0x2000;
 const FRAMES: u64 = 0x2100;
-const TABLES: u64 = 0x2800;
+/// First address of the exception tables of functions.
+pub(crate) const TABLES: u64 = 0x2800;
 const OLD_NAMES: u64 = 0x3000;
 const OLD_SECTIONS: u64 = 0x3080;
 /// Bytes of the names of sections without copies.
@@ -29,6 +18,8 @@ pub(crate) const COPIES: u64 = 0x5000;
 pub(crate) const SEGMENT_OFFSET: u64 = 0x4000;
 /// Bytes of the section of copies.
 pub(crate) const COPIES_SIZE: u64 = 0x40;
+/// First address of the exception tables of copies.
+pub(crate) const NEW_TABLES: u64 = COPIES + 0x380;
 const NEW_FRAMES: u64 = COPIES + 0x80;
 /// Bytes of the segment.
 pub(crate) const SEGMENT_SIZE: u64 = 0x400;
@@ -50,91 +41,49 @@ pub(crate) struct Fragment {
     pub(crate) table: Option<(u64, Vec<u8>)>,
 }
 
+/// A function with an unwind entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Function {
+    /// First address.
+    pub(crate) start: u64,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// The entry's rules.
+    pub(crate) rules: Vec<u8>,
+    /// The exception table.
+    pub(crate) table: Option<Vec<u8>>,
+}
+
 /// What a pair of images is made of.
 #[derive(Clone, Debug)]
 pub(crate) struct Design {
+    /// `e_machine`.
+    pub(crate) machine: u16,
     /// The code from 0x1000 on.
     pub(crate) text: Vec<u8>,
     /// The same, leading to copies.
     pub(crate) new_text: Vec<u8>,
-    /// Functions: start, size, rules, exception table (bytes).
-    pub(crate) functions: Vec<(u64, u64, Vec<u8>, Option<Vec<u8>>)>,
+    /// The functions, ascending.
+    pub(crate) functions: Vec<Function>,
     /// Whether entries name exception tables.
     pub(crate) has_tables: bool,
     /// The copies, ascending.
     pub(crate) fragments: Vec<Fragment>,
 }
 
-/// `DW_CFA_advance_loc`.
-pub(crate) const fn advance(bytes: u8) -> u8 {
-    0x40 | bytes
-}
-/// `DW_CFA_def_cfa_offset`.
-pub(crate) const FRAME_OFFSET: u8 = 0x0e;
-/// `DW_CFA_offset` of `rbp`; the operand is a multiple of -8.
-pub(crate) const SAVED_RBP: u8 = 0x86;
-/// `DW_CFA_restore` of `rbp`.
-pub(crate) const RESTORED_RBP: u8 = 0xc6;
+/// `EM_X86_64`.
+pub(crate) const X86_64: u16 = 62;
+/// `BRK #1`.
+pub(crate) const BREAK: u32 = 0xd420_0020;
 
-/// `opcode` followed by the distance from `end` to `target`.
-pub(crate) fn to(opcode: &[u8], end: u64, target: u64) -> Vec<u8> {
-    [opcode, &(target.wrapping_sub(end) as u32).to_le_bytes()].concat()
-}
-
-fn put(bytes: &mut [u8], at: u64, what: &[u8]) {
+/// Writes `what` at position `at`.
+pub(crate) fn put(bytes: &mut [u8], at: u64, what: &[u8]) {
     bytes[at as usize..at as usize + what.len()].copy_from_slice(what);
 }
 
 impl Design {
-    /// The images of the head of this file.
-    pub(crate) fn plain() -> Self {
-        let mut text = vec![0xcc; 0x40];
-        let first =
-            [&[0x55, 0x85, 0xff, 0x74, 0x05][..], &to(&[0xe8], 0x100a, 0x1010), &[0x5d, 0xc3]].concat();
-        put(&mut text, 0, &first);
-        put(&mut text, 0x10, &[&[0x31, 0xc0][..], &to(&[0xe9], 0x1017, 0x1020)].concat());
-        put(&mut text, 0x20, &[&to(&[0x48, 0x8d, 0x05], 0x1027, 0x1010)[..], &[0xc3]].concat());
-        put(&mut text, 0x30, &[&to(&[0xe8], 0x1035, 0x1000)[..], &[0xc3]].concat());
-        let mut new_text = text.clone();
-        put(&mut new_text, 5, &to(&[0xe8], 0x100a, 0x5020));
-        put(&mut new_text, 0x30, &to(&[0xe8], 0x1035, 0x5000));
-        let framed =
-            vec![advance(1), FRAME_OFFSET, 16, SAVED_RBP, 2, advance(10), FRAME_OFFSET, 8, RESTORED_RBP];
-        let functions = vec![
-            (0x1000, 12, framed, None),
-            (0x1010, 7, vec![], None),
-            (0x1020, 8, vec![], None),
-            (0x1030, 6, vec![], None),
-        ];
-        let copy = |original, size, copy, code: Vec<u8>, rules: &[u8]| Fragment {
-            original,
-            size,
-            copy,
-            code,
-            rules: Some(rules.to_vec()),
-            table: None,
-        };
-        let fragments = vec![
-            copy(
-                0x1000,
-                5,
-                0x5000,
-                [&[0x55, 0x85, 0xff][..], &to(&[0x0f, 0x84], 0x5009, 0x100a)].concat(),
-                &[advance(1), FRAME_OFFSET, 16, SAVED_RBP, 2],
-            ),
-            copy(
-                0x1005,
-                5,
-                0x5009,
-                [to(&[0xe8], 0x500e, 0x5020), to(&[0xe9], 0x5013, 0x100a)].concat(),
-                &[FRAME_OFFSET, 16, SAVED_RBP, 2],
-            ),
-            copy(0x1010, 7, 0x5020, [&[0x31, 0xc0][..], &to(&[0xe9], 0x5027, 0x1020)].concat(), &[]),
-        ];
-        Self { text, new_text, functions, has_tables: false, fragments }
-    }
-
-    /// The parent of all entries: canonical frame address `rsp + 8`, return address before it.
+    /// The parent of all entries: at the start of a function the canonical frame address is `rsp + 8` with the return
+    /// address before it, or `sp`.
     fn parent(&self) -> Vec<u8> {
         let letters: &[u8] = if self.has_tables { b"zLR\0" } else { b"zR\0" };
         let encodings: &[u8] = if self.has_tables { &[2, 0x1b, 0x1b] } else { &[1, 0x1b] };
@@ -171,7 +120,7 @@ impl Design {
             next += (table.len() as u64).next_multiple_of(4);
             (address, table.clone())
         };
-        self.functions.iter().map(|function| function.3.as_ref().map(&mut place)).collect()
+        self.functions.iter().map(|function| function.table.as_ref().map(&mut place)).collect()
     }
 
     /// Entries of all functions, and of the copies if there are any, for a section at `section`; and the rows of the search
@@ -184,8 +133,8 @@ impl Design {
             bytes.extend(self.entry(section, at, range, rules, table));
             rows.push((range.0, section + at));
         };
-        for ((start, size, rules, _), table) in self.functions.iter().zip(self.old_tables()) {
-            add((*start, *size), rules, table.map(|(address, _)| address));
+        for (function, table) in self.functions.iter().zip(self.old_tables()) {
+            add((function.start, function.size), &function.rules, table.map(|(address, _)| address));
         }
         for fragment in self.fragments.iter().filter(|_| with_copies) {
             let range = (fragment.copy, fragment.code.len() as u64);
@@ -197,7 +146,7 @@ impl Design {
     }
 
     /// The image without copies.
-    pub(crate) fn old(&self) -> Vec<u8> {
+    pub(crate) fn without_copies(&self) -> Vec<u8> {
         let mut bytes = vec![0; OLD_LENGTH as usize];
         let (frames, rows) = self.frames(FRAMES, false);
         let search = search_table(HEADER_TABLE, FRAMES, &rows);
@@ -207,7 +156,7 @@ impl Design {
         for (address, table) in self.old_tables().into_iter().flatten() {
             put(&mut bytes, address, &table);
         }
-        put(&mut bytes, 0, &file_header(OLD_SECTIONS, 6, 5));
+        put(&mut bytes, 0, &file_header(self.machine, OLD_SECTIONS, 6));
         let search_size = search.len() as u64;
         put(&mut bytes, 64, &program_header(1, 5, 0, 0, 0x3000, 0x1000));
         put(&mut bytes, 120, &program_header(4, 4, 0x2f00, 0x2f00, 0x20, 4));
@@ -223,14 +172,17 @@ impl Design {
     }
 
     /// The image with copies.
-    pub(crate) fn new(&self) -> Vec<u8> {
-        let old = self.old();
+    pub(crate) fn with_copies(&self) -> Vec<u8> {
+        let old = self.without_copies();
         let mut bytes = old.clone();
         bytes.resize((SEGMENT_OFFSET + SEGMENT_SIZE) as usize, 0);
         put(&mut bytes, TEXT, &self.new_text);
         let file = |address: u64| address - COPIES + SEGMENT_OFFSET;
-        let copies = vec![0xcc; COPIES_SIZE as usize];
-        put(&mut bytes, SEGMENT_OFFSET, &copies);
+        let filler = match self.machine {
+            X86_64 => [0xcc; 4],
+            _ => BREAK.to_le_bytes(),
+        };
+        put(&mut bytes, SEGMENT_OFFSET, &filler.repeat(COPIES_SIZE as usize / 4));
         for fragment in &self.fragments {
             put(&mut bytes, file(fragment.copy), &fragment.code);
             fragment.table.iter().for_each(|(address, table)| put(&mut bytes, file(*address), table));
@@ -245,7 +197,7 @@ impl Design {
         put(&mut bytes, 120, &program_header(1, 5, SEGMENT_OFFSET, COPIES, SEGMENT_SIZE, 0x1000));
         put(&mut bytes, 176, &program_header(0x6474_e550, 4, file(header_at), header_at, search_size, 4));
         let changed = (64..232).chain(TEXT as usize..TEXT as usize + self.text.len());
-        let header = file_header(bytes.len() as u64 + 0x400, 8, 5);
+        let header = file_header(self.machine, bytes.len() as u64 + 0x400, 9);
         put(&mut bytes, 0, &header);
         let list = self.list(&old, &bytes, (0..64).chain(changed));
         let list_at = bytes.len() as u64 + 0x800;
@@ -259,6 +211,7 @@ impl Design {
         ];
         let added = [
             (".text.reorder", 1, 6, COPIES, SEGMENT_OFFSET, COPIES_SIZE),
+            (".gcc_except_table.reorder", 1, 2, NEW_TABLES, file(NEW_TABLES), 0x80),
             (".reorder.clones", 1, 0, 0, list_at, list.len() as u64),
         ];
         let end = SEGMENT_OFFSET + SEGMENT_SIZE;
@@ -305,12 +258,15 @@ fn search_table(address: u64, frames: u64, rows: &[(u64, u64)]) -> Vec<u8> {
     table
 }
 
-fn file_header(sections: u64, count: u16, names: u16) -> Vec<u8> {
+/// The table of names is section 5.
+fn file_header(machine: u16, sections: u64, count: u16) -> Vec<u8> {
     let mut header = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-    header.extend([3, 0, 62, 0, 1, 0, 0, 0]);
+    header.extend([3, 0]);
+    header.extend(machine.to_le_bytes());
+    header.extend(1_u32.to_le_bytes());
     [0x1030, 64, sections].iter().for_each(|number| header.extend(number.to_le_bytes()));
     header.extend([0; 4]);
-    [64_u16, 56, 3, 64, count, names].iter().for_each(|number| header.extend(number.to_le_bytes()));
+    [64_u16, 56, 3, 64, count, 5].iter().for_each(|number| header.extend(number.to_le_bytes()));
     header
 }
 

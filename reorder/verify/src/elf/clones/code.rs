@@ -146,7 +146,7 @@ pub(super) fn check_insides(copies: &Copies<'_>, findings: &mut Findings) {
     let image = copies.old;
     let mut differs = |target: u64, place: u64| {
         let (target, place) = (Address(target), Address(place));
-        if copies.is_known_inside(target, place) || copies.is_returned_to(target) {
+        if copies.is_known_inside(target, place) {
             let name = format!("the function that contains {target}");
             let found = format!("a copy, although {place} refers to that address");
             findings.differs(Difference::new(Check::Copies, None, name, "no copy", found));

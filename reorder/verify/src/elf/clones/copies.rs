@@ -103,17 +103,22 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// Whether `target` lies inside a function with a copy, at no start of a function, and `place` lies outside of that
-    /// function.
+    /// Whether no code or data at `place` may hold `target`. It lies inside a function with a copy, at no start of a function,
+    /// and `place` lies outside of that function, or the original returns to `target` after a call that has a copy.
     pub(super) fn is_known_inside(&self, target: Address, place: Address) -> bool {
         let after = self.copied_functions.partition_point(|range| range.start < target);
-        let Some(range) = self.copied_functions[..after].last() else { return false };
-        range.contains(&target) && !range.contains(&place) && !self.starts.contains(&target)
+        let Some(range) = self.copied_functions[..after].last().filter(|range| range.contains(&target))
+        else {
+            return false;
+        };
+        let is_known = !range.contains(&place) || self.returned_to.contains(&target);
+        is_known && !self.starts.contains(&target)
     }
 
-    /// Whether the original returns to `target` after a call that has a copy, and no function starts there.
-    pub(super) fn is_returned_to(&self, target: Address) -> bool {
-        self.returned_to.contains(&target) && !self.starts.contains(&target)
+    /// Whether a part of the function that contains `address` is copied.
+    pub(super) fn has_copy(&self, address: Address) -> bool {
+        let after = self.copied_functions.partition_point(|range| range.start <= address);
+        self.copied_functions[..after].last().is_some_and(|range| range.contains(&address))
     }
 
     /// Whether the code at `found` is that at `address`, or a copy of it.

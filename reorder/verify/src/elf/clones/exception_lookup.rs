@@ -69,7 +69,15 @@ impl<'data> ExceptionTable<'data> {
     pub(super) fn read(image: &ElfView<'data>, address: u64, start: u64, budget: &mut usize) -> Option<Self> {
         let section = image.section_at(address)?;
         let bytes: &'data [u8] = section.bytes.get((address - section.address) as usize..)?;
-        let is_fixed = image.header.e_type == ET_EXEC;
+        Self::parse((bytes, address), image.header.e_type == ET_EXEC, start, budget)
+    }
+
+    fn parse(
+        (bytes, address): (&'data [u8], u64),
+        is_fixed: bool,
+        start: u64,
+        budget: &mut usize,
+    ) -> Option<Self> {
         let mut cursor = 1;
         let base = match *bytes.first()? {
             OMITTED => start,
@@ -240,4 +248,94 @@ fn signed_leb128(bytes: &[u8], cursor: &mut usize) -> Option<i64> {
     let value = unsigned_leb128(bytes, cursor)? as i64;
     let unused = 64_u32.saturating_sub(7 * u32::try_from(*cursor - start).ok()?);
     Some(value << unused >> unused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: u64 = 0x2000;
+    const START: u64 = 0x1000;
+
+    fn parse(bytes: &[u8], budget: usize) -> Option<ExceptionTable<'_>> {
+        ExceptionTable::parse((bytes, ADDRESS), true, START, &mut { budget })
+    }
+
+    /// Two call sites; the second has a catch clause, then a specification, then cleanup. Types are absolute words: the
+    /// second catches all.
+    const TABLE: [u8; 30] = [
+        0xff, 0x03, 25, // no base; types end at 28
+        0x01, 8, 4, 4, 0, 0, 0x10, 8, 0x20, 1, // call sites
+        1, 1, 0x7f, 1, 0, 0, 0, // actions: 1, then -1, then 0; an unused byte
+        0, 0, 0, 0, 0x34, 0x12, 0, 0, // types 2 and 1
+        2, 0, // the list of filter -1
+    ];
+
+    #[test]
+    fn sites_pads_and_filters_are_found() {
+        let table = parse(&TABLE, 10).expect("a table");
+        assert_eq!(table.extent(), ADDRESS..ADDRESS + 30);
+        assert_eq!((table.at(START), table.at(START + 8)), (Some(Found::Missing), Some(Found::Missing)));
+        assert_eq!((table.at(START + 4), table.at(START + 7)), (Some(Found::NoPad), Some(Found::NoPad)));
+        let filters = vec![
+            Filter { number: 1, types: vec![Some((false, 0x1234))] },
+            Filter { number: -1, types: vec![None] },
+            Filter { number: 0, types: vec![] },
+        ];
+        assert_eq!(table.at(START + 0x17), Some(Found::Pad(START + 0x20, filters)));
+        assert_eq!(table.at(START + 0x18), Some(Found::Missing));
+    }
+
+    #[test]
+    fn tables_that_unwinders_read_in_another_way_are_refused() {
+        let with = |at: usize, byte: u8| {
+            let mut table = TABLE;
+            table[at] = byte;
+            parse(&table, 10).is_some()
+        };
+        assert!(with(0, 0xff));
+        assert!(!with(9, 2), "a site before the last");
+        assert!(!with(4, 7), "a site that the call sites cut");
+        assert!(parse(&TABLE[..12], 10).is_none(), "a truncated table");
+        assert!(parse(&TABLE, 1).is_none(), "more sites than are worth reading");
+        let place = |at: usize, byte: u8| {
+            let mut table = TABLE;
+            table[at] = byte;
+            parse(&table, 10).expect("sites that can be read").at(START + 0x10)
+        };
+        assert_eq!(place(14, 0x7f), None, "a circle of filters");
+        assert_eq!(place(13, 9), None, "a type before the table");
+        assert_eq!(place(1, 0x20), None, "types of an unknown form");
+        // Absolute words of an image that the loader relocates.
+        let relocated = ExceptionTable::parse((&TABLE, ADDRESS), false, START, &mut 10).expect("sites");
+        assert_eq!(relocated.at(START + 0x10), None);
+        assert_eq!(relocated.at(START + 4), Some(Found::NoPad));
+    }
+
+    #[test]
+    fn signed_numbers_have_the_sign_of_their_last_bit() {
+        let number = |bytes: &[u8]| signed_leb128(bytes, &mut 0);
+        assert_eq!((number(&[0x3f]), number(&[0x40]), number(&[0x7f])), (Some(63), Some(-64), Some(-1)));
+        assert_eq!((number(&[0xff, 0]), number(&[0x80, 0x7f])), (Some(127), Some(-128)));
+        let lowest = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7f];
+        assert_eq!(number(&lowest), Some(i64::MIN));
+    }
+
+    proptest::proptest! {
+        /// Any bytes: an answer for every place, in bounded time.
+        #[test]
+        fn hostile_tables_end(
+            mut table in proptest::collection::vec(proptest::num::u8::ANY, 0..96),
+            is_plain in proptest::bool::ANY,
+        ) {
+            if is_plain && table.len() > 4 {
+                table[..4].copy_from_slice(&[0xff, 0x03, 60, 0x01]);
+            }
+            if let Some(table) = parse(&table, 1000) {
+                for place in START..START + 64 {
+                    let _ = table.at(place);
+                }
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The bytes of the segment of copies that nothing else explains: between copies only traps, elsewhere only traps or zeros.
 
+use std::iter;
 use std::ops::Range;
 
 use goblin::elf::ProgramHeader;
@@ -31,7 +32,7 @@ pub(super) fn check_filler(copies: &Copies<'_>, segment: &ProgramHeader, finding
     explained.sort_unstable_by_key(|range| (range.start, range.end));
     let end = segment.p_vaddr.saturating_add(segment.p_filesz);
     let mut start = segment.p_vaddr;
-    for next in explained.into_iter().chain([end..end]) {
+    for next in explained.into_iter().chain(iter::once(end..end)) {
         if next.start > start {
             check_between(copies, segment, start..next.start.min(end), code.contains(&start), findings);
         }

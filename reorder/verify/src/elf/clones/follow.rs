@@ -33,7 +33,8 @@ fn follow_from(copies: &mut Copies<'_>, start: NewAddress) -> Result<(), Differe
         let pair = copies
             .originals(original)
             .zip(copies.copied(address))
-            .and_then(|(old, new)| compare(copies.old.processor, (old, original), (new, address)));
+            .and_then(|(old, new)| compare(copies.old.processor, (old, original), (new, address)))
+            .filter(|pair| !pair.is_placed);
         let Some((pair, length)) = pair.and_then(|pair| Some((pair, pair.common_length()?))) else {
             let name = format!("the copy of the instruction at {original}");
             let offset = copies.offset(address);

@@ -10,7 +10,7 @@ use super::instruction::{Pair, Use, jump_target};
 use super::pairing::{PairWalk, Repeated};
 use super::record::Copied;
 use crate::report::{Check, Difference, Findings};
-use reorder_base::address::NewAddress;
+use reorder_base::address::{Address, NewAddress};
 
 /// Checks all fragments; gives the number of instructions.
 pub(super) fn check_fragments(copies: &mut Copies<'_>, findings: &mut Findings) -> usize {
@@ -24,34 +24,61 @@ pub(super) fn check_fragments(copies: &mut Copies<'_>, findings: &mut Findings) 
     copies.fragments().map_or(0, |map| map.len())
 }
 
+/// A jump after the last instruction of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TailJump {
+    /// Its first byte.
+    pub(super) place: NewAddress,
+    /// Where it leads.
+    pub(super) target: NewAddress,
+}
+
+/// The jumps that fill a copy from `place` to its `end`; `None` if anything else is there.
+pub(super) fn tail(copies: &Copies<'_>, mut place: NewAddress, end: NewAddress) -> Option<Vec<TailJump>> {
+    let mut jumps = Vec::new();
+    while place < end {
+        let (target, length) = jump_target(copies.new.processor, copies.copied(place)?, place)?;
+        jumps.push(TailJump { place, target });
+        place = place.plus(length);
+    }
+    (place == end).then_some(jumps)
+}
+
 /// Checks what one copy states, and its end. The error is the first difference.
 fn check_fragment(copies: &mut Copies<'_>, copied: &Copied) -> Result<(), Difference> {
-    let mut end = copied.copy;
-    let mut continues = true;
-    for step in PairWalk::of(copies.old, copies.section, copied) {
-        // The walk succeeded when the map was made.
-        let Ok((at, pair)) = step else { break };
-        check_stated(copies, at, pair)?;
-        end = at.copy.plus(pair.new_length);
-        continues = pair.continues;
-    }
+    // The walk succeeded when the map was made.
+    let walk = || PairWalk::of(copies.old, copies.section, copied).map_while(Result::ok);
+    let steps: Vec<(Repeated, Pair)> = walk().collect();
+    let last = steps.last().map(|(at, pair)| (at.copy.plus(pair.new_length), pair.continues));
+    let (end, continues) = last.unwrap_or((copied.copy, true));
+    let Some(islands) = tail(copies, end, copied.copy_end()) else {
+        return Err(wrong_end(copies, end, "jumps", "no jump"));
+    };
     let ending = copied.original_end();
-    let rest = copied.copy_end().distance_from(end);
-    if rest == 0 {
-        let follows = copies.original(end) == Some(ending);
-        return match !continues || follows {
-            true => Ok(()),
-            false => {
-                Err(wrong_end(copies, end, "the copy of what follows the original, or a jump", "neither"))
-            }
-        };
-    }
-    match copies.copied(end).and_then(|bytes| jump_target(copies.new.processor, bytes, end)) {
-        Some((target, length)) if length == rest && copies.leads_to(ending, target) => Ok(()),
-        Some((target, _)) => {
-            Err(wrong_end(copies, end, &format!("one jump to {ending} or its copy"), &target.to_string()))
+    let mut used = vec![false; islands.len()];
+    match islands.first().copied() {
+        // Control runs on.
+        None if continues && copies.original(end) != Some(ending) => {
+            let expected = "the copy of what follows the original, or a jump";
+            return Err(wrong_end(copies, end, expected, "neither"));
         }
-        None => Err(wrong_end(copies, end, "one jump to what follows the original", "no jump")),
+        Some(jump) if copies.leads_to(ending, jump.target) => {
+            used[0] = true;
+        }
+        Some(jump) if continues => {
+            let expected = format!("a jump to {ending} or its copy");
+            return Err(wrong_end(copies, end, &expected, &jump.target.to_string()));
+        }
+        _ => {}
+    }
+    for (at, pair) in steps {
+        check_stated(copies, (at, pair), (&islands, &mut used))?;
+    }
+    match islands.iter().zip(used).find(|(_, is_used)| !is_used) {
+        None => Ok(()),
+        Some((island, _)) => {
+            Err(wrong_end(copies, island.place, "what a branch of the copy leads to", "an unused jump"))
+        }
     }
 }
 
@@ -60,18 +87,26 @@ fn wrong_end(copies: &Copies<'_>, end: NewAddress, expected: &str, found: &str) 
     Difference::new(Check::Copies, copies.offset(end), name, expected, found)
 }
 
-/// Checks the address that a copied instruction states, and notes where calls return to.
-fn check_stated(copies: &mut Copies<'_>, at: Repeated, pair: Pair) -> Result<(), Difference> {
+/// Checks the address that a copied instruction states, and notes where calls return to. Branches that do not reach their
+/// target may lead to an island, a jump at the end of the same copy.
+fn check_stated(
+    copies: &mut Copies<'_>,
+    (at, pair): (Repeated, Pair),
+    (islands, used): (&[TailJump], &mut [bool]),
+) -> Result<(), Difference> {
     if pair.is_call {
         copies.returned_to.insert(at.original.plus(pair.old_length));
     }
     let Some((before, after, usage)) = pair.stated else { return Ok(()) };
     // The return address of a call is a place in the copy. Code that calls into its own function's middle computes with it.
     let learns_place = usage == Use::Call && copies.is_middle(at.original, before);
-    let is_same = match usage {
-        Use::Jump | Use::Call => copies.leads_to(before, after),
-        Use::Value => copies.stands_for(before, after),
-        Use::Same => before.0 == after.0,
+    let island = islands.binary_search_by_key(&after, |island| island.place).ok();
+    let is_same = match (usage, island) {
+        (Use::Jump, Some(island)) => {
+            used[island] = true;
+            copies.leads_to(before, islands[island].target)
+        }
+        (usage, _) => leads_alike(copies, usage, before, after),
     };
     if is_same && !learns_place {
         return Ok(());
@@ -79,4 +114,13 @@ fn check_stated(copies: &mut Copies<'_>, at: Repeated, pair: Pair) -> Result<(),
     let name = format!("what the copied instruction at {} states", at.copy);
     let expected = format!("{before} or its copy");
     Err(Difference::new(Check::Copies, copies.offset(at.copy), name, expected, after.to_string()))
+}
+
+/// Whether an address may be stated instead of another one.
+fn leads_alike(copies: &mut Copies<'_>, usage: Use, before: Address, after: NewAddress) -> bool {
+    match usage {
+        Use::Jump | Use::Call => copies.leads_to(before, after),
+        Use::Value => copies.stands_for(before, after),
+        Use::Same => before.0 == after.0,
+    }
 }

@@ -35,6 +35,8 @@ pub(super) struct Pair {
     pub(super) is_trap: bool,
     /// It calls, whether or not it states where.
     pub(super) is_call: bool,
+    /// It uses its own place in a way that a copy at another place does not repeat.
+    pub(super) is_placed: bool,
     /// The addresses that they state: old, new, and their use.
     pub(super) stated: Option<(Address, NewAddress, Use)>,
 }
@@ -95,7 +97,7 @@ fn compare_x86_64(
         _ => return None,
     };
     let (old_length, new_length) = (old.len() as u64, new.len() as u64);
-    Some(Pair { old_length, new_length, continues, is_trap, is_call, stated })
+    Some(Pair { old_length, new_length, continues, is_trap, is_call, is_placed: false, stated })
 }
 
 fn compare_aarch64(
@@ -119,12 +121,23 @@ fn compare_aarch64(
     let is_trap = is_breakpoint(before);
     let is_call = found == Form::Call || is_register_call(before);
     let continues = !effects(before).ends || is_trap;
-    Some(Pair { old_length: 4, new_length: 4, continues, is_trap, is_call, stated })
+    let is_placed = uses_place(before);
+    Some(Pair { old_length: 4, new_length: 4, continues, is_trap, is_call, is_placed, stated })
 }
 
 /// Whether `word` is `BRK`, after which a handler may continue.
 fn is_breakpoint(word: u32) -> bool {
     word & 0xffe0_001f == 0xd420_0000
+}
+
+/// Whether `word` signs with the program counter (`PACIASPPC`, `PACM` and their relatives), authenticates with the address of
+/// such a signature (`AUTIASPPC`, `RETAASPPC`), or compares and branches (`CBGT` and its relatives), which `Form` does not
+/// know. Source: Arm Architecture Reference Manual, `FEAT_PAuth_LR`, `FEAT_CMPBR`.
+fn uses_place(word: u32) -> bool {
+    let signs = word & 0xffff_dbff == 0xdac1_83fe || word == 0xd503_24ff;
+    let authenticates = matches!(word & 0xffc0_001f, 0xf380_001f | 0x5500_001f);
+    let branches = matches!(word >> 24, 0x74 | 0x75 | 0xf4 | 0xf5);
+    signs || authenticates || branches
 }
 
 /// Whether `word` is `BLR` or one of its forms with authentication.
@@ -230,6 +243,13 @@ mod tests {
             words(0xd61f_0100, 0xd61f_0100).map(|pair| (pair.is_call, pair.continues)),
             Some((false, false))
         );
+        // paciasppc, pacnbibsppc, pacm, autiasppc, autibsppc, retaasppc, cbgt.
+        let placed =
+            [0xdac1_a3fe, 0xdac1_87fe, 0xd503_24ff, 0xf380_003f, 0xf3a0_003f, 0x5500_003f, 0x7401_4000];
+        assert!(placed.into_iter().all(|word| words(word, word).is_some_and(|pair| pair.is_placed)));
+        // paciasp, retaa, nop.
+        let others = [0xd503_233f, 0xd65f_0bff, 0xd503_201f];
+        assert!(others.into_iter().all(|word| words(word, word).is_some_and(|pair| !pair.is_placed)));
         assert_eq!(words(0x5400_0020, 0x5400_0021), None, "b.eq, b.ne");
         assert_eq!(words(0x9400_0001, 0x1400_0001), None, "bl, b");
     }

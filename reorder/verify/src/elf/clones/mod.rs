@@ -21,6 +21,7 @@ mod instruction;
 mod pairing;
 mod pointers;
 mod record;
+mod restartable;
 mod rows;
 mod search_table;
 mod segments;
@@ -94,6 +95,7 @@ pub(super) fn check(
     }
     pointers::check_identity(&copies, findings);
     code::check_insides(&copies, findings);
+    restartable::check_restartable(&copies, findings);
     pointers::check_added_symbols(&copies, index, findings);
     let compared = claims.compare_rest(old.bytes, new.bytes, |run| {
         let (expected, found) = (old.bytes[run.start].into(), new.bytes[run.start].into());

@@ -103,6 +103,7 @@ impl Iterator for PairWalk<'_> {
         let at = self.at;
         let advance = |bytes: &'_ [u8], length: u64| bytes.len() as u64 >= length;
         let pair = compare(self.old.processor, (old, at.original), (new, at.copy))
+            .filter(|pair| !pair.is_placed)
             .filter(|pair| advance(old, pair.old_length) && advance(new, pair.new_length));
         let Some(pair) = pair else { return Some(Err(at)) };
         self.rest = Some((&old[pair.old_length as usize..], &new[pair.new_length as usize..]));

@@ -2,7 +2,7 @@
 
 use goblin::elf::ProgramHeader;
 use goblin::elf::program_header::{PF_R, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_NULL};
-use goblin::elf::section_header::SHT_SYMTAB;
+use goblin::elf::section_header::{SHF_ALLOC, SHT_PROGBITS, SHT_SYMTAB};
 
 use super::record::RECORD;
 use crate::bytes::range;
@@ -77,7 +77,7 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
     }
 }
 
-/// The section of the copies, which lies inside `segment`. All other old sections keep header and place, except unwind
+/// The section of the copies, which lies inside `segment`. A section of exception tables may follow it, then the list. All other old sections keep header and place, except unwind
 /// tables and tables of symbols and strings, which may move.
 ///
 /// # Errors
@@ -90,6 +90,8 @@ pub(super) fn added_section<'new, 'data>(
     let differs = |what: &str, section: &SectionView<'_>| {
         Err(Error::verification(format!("{what} {}", String::from_utf8_lossy(section.name))))
     };
+    // Readable alone.
+    let is_plain = |section: &SectionView<'_>| section.flags == u64::from(SHF_ALLOC);
     let is_inside = |section: &SectionView<'_>| {
         section.address >= segment.p_vaddr
             && section.end() <= segment.p_vaddr + segment.p_memsz
@@ -123,8 +125,10 @@ pub(super) fn added_section<'new, 'data>(
     let (copies, record) = match new.sections.get(old.sections.len()..).ok_or_else(unknown)? {
         [copies, record] => (copies, record),
         [copies, exceptions, record] => {
-            let is_data = exceptions.is_loaded() && !exceptions.is_code() && is_inside(exceptions);
-            if exceptions.name != EXCEPTIONS || !is_data {
+            let is_data = exceptions.kind == SHT_PROGBITS && is_plain(exceptions) && is_inside(exceptions);
+            // The old image has no such section, so the name stands for this one.
+            let is_new = exceptions.name == EXCEPTIONS && old.section(EXCEPTIONS).is_none();
+            if !is_new || !is_data {
                 return differs("this is not a section of exception tables:", exceptions);
             }
             (copies, record)

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::copies::Copies;
 use super::exception_lookup::ExceptionTable;
 use super::exceptions::{ExceptionTables, is_caught_alike};
+use super::fragments::{TailJump, tail};
 use super::instruction::{Pair, compare};
 use super::pairing::Repeated;
 use super::record::Copied;
@@ -14,7 +15,7 @@ use super::unwind::{UnwindTables, length, parent};
 use super::unwind_homes::Homes;
 use crate::elf::unwind_walk::{INDIRECT, OMITTED, UnwindEntry, unsigned_leb128};
 use crate::report::{Check, Findings};
-use reorder_base::address::NewAddress;
+use reorder_base::address::{Address, NewAddress};
 
 /// Bytes of the word after the last entry.
 const TERMINATOR: usize = 4;
@@ -196,8 +197,10 @@ impl<'a> Sides<'a> {
             last = Some((at.copy.plus(pair.new_length), pair));
         }
         let Some((jump, pair)) = last else { return Err("one of no instructions".to_owned()) };
-        if jump < copied.copy_end() {
-            self.check_jump(copied, (&before.rows, &after.rows), (jump, pair))?;
+        let jumps = tail(self.copies, jump, copied.copy_end()).unwrap_or_default();
+        for (number, jump) in jumps.iter().enumerate() {
+            let end = jumps.get(number + 1).map_or(copied.copy_end(), |next| next.place);
+            self.check_jump((&before.rows, &after.rows), (*jump, end), (copied, pair))?;
         }
         Ok(repeated.len())
     }
@@ -207,15 +210,15 @@ impl<'a> Sides<'a> {
         compare(self.copies.old.processor, (old, at.original), (new, at.copy))
     }
 
-    /// Checks the jump after a copy, which stands for the start of the next instruction of the original. `pair` is the last
-    /// instruction.
+    /// Checks a jump after a copy, which stands for the start of the instruction of the original that it leads to. `end` is
+    /// its own; `pair` is the last instruction of the copy.
     fn check_jump(
         &mut self,
-        copied: &Copied,
         (before, after): (&Rows<'a>, &Rows<'a>),
-        (jump, pair): (NewAddress, Pair),
+        (jump, end): (TailJump, NewAddress),
+        (copied, pair): (&Copied, Pair),
     ) -> Verdict {
-        let next = copied.original_end();
+        let next = self.copies.original(jump.target).unwrap_or(Address(jump.target.0));
         let is_expected = pair.continues && !pair.is_call && !pair.is_trap;
         let other = match before.at(next.0) {
             None if is_expected => self.homes.covering(next, next.plus(1))?,
@@ -227,8 +230,8 @@ impl<'a> Sides<'a> {
         let row = before
             .at(next.0)
             .or_else(|| other.as_ref()?.at(next.0))
-            .or_else(|| before.at(next.0.wrapping_sub(1)));
-        for place in [jump, copied.copy_end().plus(u64::MAX)] {
+            .or_else(|| before.at(copied.original_end().0.wrapping_sub(1)));
+        for place in [jump.place, end.plus(u64::MAX)] {
             check_row((row, after.at(place.0)), place)?;
         }
         Ok(())
