@@ -57,12 +57,12 @@ impl Session<'_> {
             system_calls::let_trap_wait(task)?;
         }
         space.restore_own_trap(task, &mut self.own_traps)?;
+        let mut blocks = u64::from(self.records_blocks && first.of_place);
         if self.records_blocks && !self.releasing {
-            space.plant_blocks(self.images, hit.image, hit.place)?;
+            blocks += space.follow_blocks(self.images, hit)?;
         }
         if first.of_place {
-            let of_block = self.records_blocks;
-            self.statistics.first_execution(first.of_function, of_block, arrived.elapsed());
+            self.statistics.first_execution(first.of_function, blocks, arrived.elapsed());
         }
         Ok(Trap::Ours)
     }
