@@ -8,6 +8,7 @@
 //! A basic block here ends where control may leave it other than by a call: calls nearly always return.
 
 mod aarch64;
+mod apart;
 mod loaded;
 mod outline;
 mod tables;
@@ -21,6 +22,7 @@ use std::ops::Range;
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 
+pub use apart::functions_apart;
 pub use loaded::LoadedBytes;
 pub use outline::{BasicBlock, Outline};
 

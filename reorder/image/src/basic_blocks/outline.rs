@@ -93,8 +93,13 @@ impl Sketch {
         if !leaders.iter().all(is_instruction) {
             return Err(Unclear::IntoInstruction);
         }
+        let mut tables: Vec<Table> = tables;
+        tables.sort_unstable();
+        tables.dedup();
+        // Honest tables are shorter than the code that they lead to.
+        let mut budget = masked.len();
         for table in tables {
-            leaders.extend(targets(loaded, file, range, table, is_instruction));
+            leaders.extend(targets(loaded, file, range, table, &mut budget, is_instruction));
         }
         leaders.push(0);
         leaders.sort_unstable();

@@ -87,7 +87,7 @@ impl TracedImage {
     }
 
     fn read_function(&self, start: usize) -> Option<FunctionCode> {
-        let function = self.starts.get(start).filter(|function| function.stands_alone)?;
+        let function = self.starts.get(start).filter(|function| function.is_apart)?;
         let range = function.address..function.address.plus(function.size);
         let outline = outline(&self.loaded, self.file(), range).ok()?;
         let fits = |place: &u32| self.can_break(start, *place, &outline);
