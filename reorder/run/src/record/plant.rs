@@ -23,17 +23,18 @@ enum Planted {
 
 impl AddressSpace {
     /// After a breakpoint of ours was hit: notes the blocks that control is sure to reach from there, and plants breakpoints at
-    /// all others of the function, if that was not done before. Gives how many more blocks were executed for the first time.
+    /// all others of the function, if that was not done before. Gives how many more blocks were executed for the first time;
+    /// `None` in a function that counts as a whole.
     ///
     /// # Errors
     /// When the system refuses.
-    pub(super) fn follow_blocks(&mut self, images: &mut [TracedImage], hit: Hit) -> io::Result<u64> {
+    pub(super) fn follow_blocks(&mut self, images: &mut [TracedImage], hit: Hit) -> io::Result<Option<u64>> {
         let Hit { address, image: index, place } = hit;
         let is_new = self.planted.insert((index, place.start));
         if is_new {
             images[index].code_of(place.start);
         }
-        let Some(code) = images[index].known_code(place.start) else { return Ok(0) };
+        let Some(code) = images[index].known_code(place.start) else { return Ok(None) };
         let mut passed = Vec::new();
         let mut offset = place.offset;
         while let Some(next) = code.sure_next(offset) {
@@ -53,7 +54,7 @@ impl AddressSpace {
                 self.disarm(images, Hit { address, image: index, place: *passed })?;
             }
         }
-        Ok(passed.len() as u64)
+        Ok(Some(passed.len() as u64))
     }
 
     /// Plants breakpoints at all basic blocks of a function, and at those of other functions that its jumps lead to, unless they

@@ -57,9 +57,12 @@ impl Session<'_> {
             system_calls::let_trap_wait(task)?;
         }
         space.restore_own_trap(task, &mut self.own_traps)?;
-        let mut blocks = u64::from(self.records_blocks && first.of_place);
-        if self.records_blocks && !self.releasing {
-            blocks += space.follow_blocks(self.images, hit)?;
+        let mut blocks = 0;
+        if self.records_blocks
+            && !self.releasing
+            && let Some(passed) = space.follow_blocks(self.images, hit)?
+        {
+            blocks = passed + u64::from(first.of_place);
         }
         if first.of_place {
             self.statistics.first_execution(first.of_function, blocks, arrived.elapsed());
