@@ -32,6 +32,8 @@ pub struct SingleTraceStatistics {
     pub shared_functions: u64,
     /// What its functions touch, when it states addresses and sizes.
     pub touched: Option<Touched>,
+    /// Basic blocks of these functions, where they were recorded.
+    pub basic_blocks: u64,
     /// From the program's start to the last first execution.
     pub span_nanoseconds: Option<u64>,
 }
@@ -87,6 +89,7 @@ pub fn statistics(traces: &[Trace]) -> TraceStatistics {
             shared_functions: functions.keys().filter(|function| frequency(&image, function) > 1).count()
                 as u64,
             touched: touched(functions),
+            basic_blocks: trace.block_count(),
             span_nanoseconds: trace.events.iter().filter_map(|event| event.nanoseconds).max(),
             image,
         }

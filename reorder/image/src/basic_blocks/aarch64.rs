@@ -16,6 +16,10 @@ const TEST_FIELD: u32 = 0x0007_ffe0;
 const ADDRESS_FIELD: u32 = 0x60ff_ffe0;
 const IMMEDIATE_FIELD: u32 = 0x003f_fc00;
 
+/// `SVC`, and the bits that tell it.
+const SYSTEM_CALL: u32 = 0xd400_0001;
+const EXCEPTION_MASK: u32 = 0xffe0_001f;
+
 /// All instructions of `code`, the function at `range`.
 pub(super) fn sketch(code: &[u8], range: &Range<Address>) -> Result<Sketch, Unclear> {
     let (words, rest) = code.as_chunks::<4>();
@@ -47,7 +51,8 @@ pub(super) fn sketch(code: &[u8], range: &Range<Address>) -> Result<Sketch, Uncl
         if std::mem::take(&mut is_leader) || std::mem::take(&mut is_stopped) {
             pass.sketch.leaders.push(offset);
         }
-        let is_test = pass.masked[index] & 0x7e00_0000 == 0x3600_0000;
+        let word = pass.masked[index];
+        let is_test = word & 0x7e00_0000 == 0x3600_0000;
         match operation {
             Operation::Invalid => return Err(Unclear::NotDecodable),
             Operation::Branch(target) => pass.jump(index, *target, BRANCH_FIELD),
@@ -71,9 +76,17 @@ pub(super) fn sketch(code: &[u8], range: &Range<Address>) -> Result<Sketch, Uncl
             operation,
             Operation::Branch(_) | Operation::BranchRegister(_) | Operation::Return | Operation::Trap
         );
+        let end = offset + WORD as u32;
         if ends {
             is_stopped = true;
-            pass.sketch.stops.push(offset + WORD as u32);
+            pass.sketch.stops.push((end, pass.own_target(*operation)));
+        }
+        if is_leader {
+            pass.sketch.branches.push(end);
+        }
+        let is_call = matches!(operation, Operation::Call(_) | Operation::CallRegister(_) | Operation::Trap);
+        if is_call || word & EXCEPTION_MASK == SYSTEM_CALL {
+            pass.sketch.calls.push(offset);
         }
     }
     let mut sketch = pass.sketch;
@@ -89,6 +102,11 @@ struct Pass<'run> {
 }
 
 impl Pass<'_> {
+    fn own_target(&self, operation: Operation) -> Option<u32> {
+        let Operation::Branch(target) = operation else { return None };
+        self.range.contains(&target).then(|| target.distance_from(self.range.start) as u32)
+    }
+
     fn jump(&mut self, index: usize, target: Address, field: u32) {
         if self.range.contains(&target) {
             self.sketch.leaders.push(target.distance_from(self.range.start) as u32);

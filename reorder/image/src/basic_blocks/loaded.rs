@@ -71,3 +71,12 @@ impl LoadedBytes {
         self.fixed.as_ref().is_some_and(|range| range.contains(&Address(number)))
     }
 }
+
+#[cfg(test)]
+impl LoadedBytes {
+    /// An executable segment of all bytes of a file.
+    pub(super) fn of_one_segment(address: Address, size: u64, processor: Processor, is_fixed: bool) -> Self {
+        let segment = Segment { address, offset: 0, size, is_executable: true };
+        Self { processor, fixed: is_fixed.then(|| address..address.plus(size)), segments: vec![segment] }
+    }
+}

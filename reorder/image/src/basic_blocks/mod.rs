@@ -8,6 +8,7 @@
 //! A basic block here ends where control may leave it other than by a call: calls nearly always return.
 
 mod aarch64;
+mod apart;
 mod loaded;
 mod outline;
 mod tables;
@@ -21,13 +22,14 @@ use std::ops::Range;
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 
+pub use apart::functions_apart;
 pub use loaded::LoadedBytes;
 pub use outline::{BasicBlock, Outline};
 
 /// Why a function has no outline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unclear {
-    /// The file does not hold all of its bytes, or they are more than 2³² − 1.
+    /// The file does not hold all of its bytes, or they are none, or more than 2³² − 1.
     NotInFile,
     /// Some bytes are no instruction that compilers write.
     NotDecodable,
@@ -44,7 +46,8 @@ pub enum Unclear {
 /// # Errors
 /// The reason why the code is not certain.
 pub fn outline(loaded: &LoadedBytes, bytes: &[u8], range: Range<Address>) -> Result<Outline, Unclear> {
-    let size = range.end.0.checked_sub(range.start.0).filter(|size| u32::try_from(*size).is_ok());
+    let size =
+        range.end.0.checked_sub(range.start.0).filter(|size| *size > 0 && u32::try_from(*size).is_ok());
     let code = size.and_then(|size| loaded.at(bytes, range.start, size)).ok_or(Unclear::NotInFile)?;
     let sketch = match loaded.processor {
         Processor::X86_64 => x86_64::sketch(loaded, code, &range)?,

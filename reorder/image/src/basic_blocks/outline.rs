@@ -18,6 +18,8 @@ pub struct Outline {
     pub leaving: Vec<Address>,
     /// Where its instructions begin, ascending.
     instructions: Vec<u32>,
+    /// Where instructions begin after which control may not go on at all, or late, ascending.
+    calls: Vec<u32>,
     /// Bytes.
     size: u32,
 }
@@ -29,6 +31,8 @@ pub struct BasicBlock {
     pub start: u32,
     /// The byte after its last.
     pub end: u32,
+    /// Where the only block begins that can follow it, if there is one in the function.
+    pub next: Option<u32>,
 }
 
 impl Outline {
@@ -36,6 +40,13 @@ impl Outline {
     pub fn block_around(&self, offset: u32) -> Option<BasicBlock> {
         let after = self.blocks.partition_point(|block| block.start <= offset);
         self.blocks.get(after.checked_sub(1)?).copied().filter(|block| offset < block.end)
+    }
+
+    /// Whether control that reaches the instruction at `start` also reaches `end`, unless it is interrupted: both are in one
+    /// block, and no call is between them.
+    pub fn runs_through(&self, start: u32, end: u32) -> bool {
+        let call = self.calls.get(self.calls.partition_point(|call| *call < start));
+        call.is_none_or(|call| *call >= end)
     }
 
     /// Whether an instruction begins at `offset`.
@@ -57,8 +68,12 @@ pub(super) struct Sketch {
     pub(super) instructions: Vec<u32>,
     /// Where blocks begin, in any order.
     pub(super) leaders: Vec<u32>,
-    /// Ends of the instructions after which control does not go on, ascending.
-    pub(super) stops: Vec<u32>,
+    /// Ends of the instructions after which control does not go on, ascending; where it is sure to go on instead.
+    pub(super) stops: Vec<(u32, Option<u32>)>,
+    /// Ends of the branches that may be taken or not, ascending.
+    pub(super) branches: Vec<u32>,
+    /// Where calls of functions or of the system begin, ascending.
+    pub(super) calls: Vec<u32>,
     /// Targets of jumps outside of the function.
     pub(super) leaving: Vec<Address>,
     /// What may be a jump table; empty where no jump could use one.
@@ -73,13 +88,18 @@ impl Sketch {
         file: &[u8],
         range: &Range<Address>,
     ) -> Result<Outline, Unclear> {
-        let Self { masked, instructions, mut leaders, stops, mut leaving, tables } = self;
+        let Self { masked, instructions, mut leaders, stops, branches, calls, mut leaving, tables } = self;
         let is_instruction = |offset: &u32| instructions.binary_search(offset).is_ok();
         if !leaders.iter().all(is_instruction) {
             return Err(Unclear::IntoInstruction);
         }
+        let mut tables: Vec<Table> = tables;
+        tables.sort_unstable();
+        tables.dedup();
+        // Honest tables are shorter than the code that they lead to.
+        let mut budget = masked.len();
         for table in tables {
-            leaders.extend(targets(loaded, file, range, table, is_instruction));
+            leaders.extend(targets(loaded, file, range, table, &mut budget, is_instruction));
         }
         leaders.push(0);
         leaders.sort_unstable();
@@ -89,10 +109,15 @@ impl Sketch {
         let size = masked.len() as u32;
         let ends = leaders.iter().skip(1).copied().chain([size]);
         let block = |(start, end): (&u32, u32)| {
-            let stop = stops.get(stops.partition_point(|stop| stop <= start));
-            BasicBlock { start: *start, end: stop.map_or(end, |stop| end.min(*stop)) }
+            let stop = stops.get(stops.partition_point(|(stop, _)| stop <= start));
+            let (end, next) = match stop.filter(|(stop, _)| *stop <= end) {
+                Some((stop, next)) => (*stop, *next),
+                None if branches.binary_search(&end).is_ok() || end == size => (end, None),
+                None => (end, Some(end)),
+            };
+            BasicBlock { start: *start, end, next }
         };
         let blocks = leaders.iter().zip(ends).map(block).collect();
-        Ok(Outline { masked, blocks, leaving, instructions, size })
+        Ok(Outline { masked, blocks, leaving, instructions, calls, size })
     }
 }

@@ -9,7 +9,7 @@ use super::LoadedBytes;
 use reorder_base::address::Address;
 
 /// What may be a jump table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Table {
     /// Four-byte distances from this address.
     Distances(Address),
@@ -17,20 +17,21 @@ pub(super) enum Table {
     Addresses(Address),
 }
 
-/// More entries than any switch is likely to have; bounds the work for hostile files.
-const MAX_ENTRIES: u64 = 4096;
-
 /// The instructions of the function at `range` that `table` leads to, as offsets. It ends before the first entry that leads to
-/// no code, or into the middle of an instruction.
+/// no code or into the middle of an instruction, and when no entries are left of the
+/// `budget`, which bounds the work for hostile files.
 pub(super) fn targets(
     loaded: &LoadedBytes,
     file: &[u8],
     range: &Range<Address>,
     table: Table,
+    budget: &mut usize,
     is_instruction: impl Fn(&u32) -> bool,
 ) -> Vec<u32> {
     let mut found = Vec::new();
-    for index in 0..MAX_ENTRIES {
+    for index in 0.. {
+        let Some(left) = budget.checked_sub(1) else { break };
+        *budget = left;
         let Some(target) = entry(loaded, file, table, index) else { break };
         if range.contains(&target) {
             let offset = target.distance_from(range.start) as u32;

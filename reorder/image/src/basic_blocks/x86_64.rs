@@ -65,8 +65,14 @@ pub(super) fn sketch(loaded: &LoadedBytes, code: &[u8], range: &Range<Address>) 
         pass.memory(&decoder, &instruction)?;
         pass.numbers(&decoder, &instruction)?;
         reached = after(&instruction);
-        if reached == Reached::AfterStop {
-            pass.sketch.stops.push(offset + instruction.len() as u32);
+        let end = offset + instruction.len() as u32;
+        match reached {
+            Reached::AfterStop => pass.sketch.stops.push((end, pass.own_target(&instruction))),
+            Reached::AfterBranch => pass.sketch.branches.push(end),
+            _ => {}
+        }
+        if is_call(&instruction) {
+            pass.sketch.calls.push(offset);
         }
     }
     if !pass.has_computed_jump {
@@ -89,6 +95,16 @@ fn after(instruction: &Instruction) -> Reached {
     }
 }
 
+/// Whether something else runs before the next instruction, or none does.
+fn is_call(instruction: &Instruction) -> bool {
+    let is_of_system = matches!(instruction.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter);
+    let is_other = matches!(
+        instruction.flow_control(),
+        FlowControl::Call | FlowControl::IndirectCall | FlowControl::Interrupt | FlowControl::Exception
+    );
+    is_of_system || is_other
+}
+
 struct Pass<'run> {
     loaded: &'run LoadedBytes,
     range: &'run Range<Address>,
@@ -97,6 +113,15 @@ struct Pass<'run> {
 }
 
 impl Pass<'_> {
+    /// Where a jump that stays in the function is sure to lead.
+    fn own_target(&self, instruction: &Instruction) -> Option<u32> {
+        let is_jump = instruction.flow_control() == FlowControl::UnconditionalBranch
+            && instruction.op0_kind() == OpKind::NearBranch64;
+        let target = Address(instruction.near_branch_target());
+        let is_own = is_jump && self.range.contains(&target);
+        is_own.then(|| target.distance_from(self.range.start) as u32)
+    }
+
     /// Notes where a branch leads.
     fn branch(&mut self, decoder: &Decoder<'_>, instruction: &Instruction) -> Result<(), Unclear> {
         let is_call = instruction.flow_control() == FlowControl::Call;

@@ -46,6 +46,18 @@ impl FunctionCode {
         &self.outline.leaving
     }
 
+    /// The place that control is sure to reach next from `offset`, another place, unless it is interrupted.
+    pub(super) fn sure_next(&self, offset: u32) -> Option<u32> {
+        let block = self.outline.block_around(offset)?;
+        let next = self.places.get(self.places.partition_point(|place| *place <= offset));
+        let (end, next) = match next {
+            Some(next) if *next < block.end => (*next, Some(*next)),
+            _ => (block.end, block.next),
+        };
+        let next = next.filter(|_| self.outline.runs_through(offset, end))?;
+        self.places.binary_search(&next).is_ok().then_some(next)
+    }
+
     /// The block that begins at each of these places, as far as the next place.
     pub(super) fn blocks(&self, executed: &[(u32, u64)]) -> Arc<RecordedBlocks> {
         let block = |&(offset, nanoseconds): &(u32, u64)| {
@@ -75,7 +87,7 @@ impl TracedImage {
     }
 
     fn read_function(&self, start: usize) -> Option<FunctionCode> {
-        let function = self.starts.get(start).filter(|function| function.stands_alone)?;
+        let function = self.starts.get(start).filter(|function| function.is_apart)?;
         let range = function.address..function.address.plus(function.size);
         let outline = outline(&self.loaded, self.file(), range).ok()?;
         let fits = |place: &u32| self.can_break(start, *place, &outline);

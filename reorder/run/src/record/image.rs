@@ -13,7 +13,7 @@ use crate::processor;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_base::hint::RunPurpose;
-use reorder_image::basic_blocks::LoadedBytes;
+use reorder_image::basic_blocks::{LoadedBytes, functions_apart};
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{Function, FunctionTable};
@@ -60,7 +60,7 @@ pub(super) struct FunctionStart {
     /// The function's size in bytes.
     pub(super) size: u64,
     /// It shares no byte with another function.
-    pub(super) stands_alone: bool,
+    pub(super) is_apart: bool,
     /// The function's name, if it has one.
     pub(super) name: Option<Box<[u8]>>,
 }
@@ -150,6 +150,7 @@ impl TracedImage {
 
 fn function_starts(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> Vec<FunctionStart> {
     let mut starts: Vec<FunctionStart> = Vec::with_capacity(functions.len());
+    let is_apart = functions_apart(functions);
     // The farthest end of all functions so far, and of those among them that the unwind entries vouch for.
     let (mut end, mut unwind_end) = (Address(0), Address(0));
     for (index, function) in functions.iter() {
@@ -161,11 +162,10 @@ fn function_starts(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> Vec<Fun
                 && let Ok(original) = arch::Instruction::try_from(code)
                 && !arch::is_breakpoint(original)
             {
-                let is_before_next = functions.after(index).is_none_or(|next| function.end <= next.start);
                 starts.push(FunctionStart {
                     address: function.start,
                     size: function.size(),
-                    stands_alone: function.start >= end && is_before_next,
+                    is_apart: is_apart[index.0 as usize],
                     name: functions.names_at(function.start).next().map(Box::from),
                 });
             }

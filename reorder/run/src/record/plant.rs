@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::address_space::AddressSpace;
+use super::address_space::{AddressSpace, Hit};
 use super::arm::{ArmedRange, is_unmapped, restore};
 use super::code::Place;
 use super::image::TracedImage;
@@ -22,22 +22,48 @@ enum Planted {
 }
 
 impl AddressSpace {
-    /// Plants breakpoints at all basic blocks of the function that was hit at `place`, and at those of other functions that its
-    /// jumps lead to, unless they have been executed.
-    pub(super) fn plant_blocks(
-        &mut self,
-        images: &mut [TracedImage],
-        index: usize,
-        place: Place,
-    ) -> io::Result<()> {
-        if !self.planted.insert((index, place.start)) {
-            return Ok(());
+    /// After a breakpoint of ours was hit: notes the blocks that control is sure to reach from there, and plants breakpoints at
+    /// all others of the function, if that was not done before. Gives how many more blocks were executed for the first time;
+    /// `None` in a function that counts as a whole.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(super) fn follow_blocks(&mut self, images: &mut [TracedImage], hit: Hit) -> io::Result<Option<u64>> {
+        let Hit { address, image: index, place } = hit;
+        let is_new = self.planted.insert((index, place.start));
+        if is_new {
+            images[index].code_of(place.start);
         }
-        let image = &mut images[index];
-        let Some(code) = image.code_of(place.start) else { return Ok(()) };
-        let mut wanted = BTreeMap::from([(place.start, code.places().to_vec())]);
+        let Some(code) = images[index].known_code(place.start) else { return Ok(None) };
+        let mut passed = Vec::new();
+        let mut offset = place.offset;
+        while let Some(next) = code.sure_next(offset) {
+            let next = Place { start: place.start, offset: next };
+            if !self.recording.borrow_mut().hit(index, next).of_place {
+                break;
+            }
+            offset = next.offset;
+            passed.push(next);
+        }
+        if is_new {
+            self.plant_blocks(&mut images[index], index, place.start)?;
+        } else {
+            for passed in &passed {
+                let distance = u64::from(passed.offset).wrapping_sub(u64::from(place.offset));
+                let address = address.wrapping_add(distance);
+                self.disarm(images, Hit { address, image: index, place: *passed })?;
+            }
+        }
+        Ok(Some(passed.len() as u64))
+    }
+
+    /// Plants breakpoints at all basic blocks of a function, and at those of other functions that its jumps lead to, unless they
+    /// have been executed.
+    fn plant_blocks(&mut self, image: &mut TracedImage, index: usize, start: usize) -> io::Result<()> {
+        let Some(code) = image.known_code(start) else { return Ok(()) };
+        let mut wanted = BTreeMap::from([(start, code.places().to_vec())]);
         for target in code.leaving().to_vec() {
-            if let Some(inside) = image.entered_at(target).filter(|inside| inside.start != place.start) {
+            if let Some(inside) = image.entered_at(target).filter(|inside| inside.start != start) {
                 wanted.entry(inside.start).or_insert_with(Vec::new).push(inside.offset);
             }
         }

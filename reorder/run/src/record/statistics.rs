@@ -25,9 +25,9 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    pub(super) fn first_execution(&mut self, of_function: bool, of_block: bool, held: Duration) {
+    pub(super) fn first_execution(&mut self, of_function: bool, blocks: u64, held: Duration) {
         self.first_executions += u64::from(of_function);
-        self.first_blocks += u64::from(of_block);
+        self.first_blocks += blocks;
         self.stops.push(u32::try_from(held.as_nanos()).unwrap_or(u32::MAX));
     }
 

@@ -57,12 +57,15 @@ impl Session<'_> {
             system_calls::let_trap_wait(task)?;
         }
         space.restore_own_trap(task, &mut self.own_traps)?;
-        if self.records_blocks && !self.releasing {
-            space.plant_blocks(self.images, hit.image, hit.place)?;
+        let mut blocks = 0;
+        if self.records_blocks
+            && !self.releasing
+            && let Some(passed) = space.follow_blocks(self.images, hit)?
+        {
+            blocks = passed + u64::from(first.of_place);
         }
         if first.of_place {
-            let of_block = self.records_blocks;
-            self.statistics.first_execution(first.of_function, of_block, arrived.elapsed());
+            self.statistics.first_execution(first.of_function, blocks, arrived.elapsed());
         }
         Ok(Trap::Ours)
     }

@@ -68,6 +68,15 @@ impl<'trace> ShownTrace<'trace> {
         }
     }
 
+    /// How many basic blocks it has, if any.
+    fn blocks(&self) -> String {
+        let recorded = self.events.iter().filter_map(|event| event.blocks.as_ref());
+        match recorded.map(|recorded| recorded.blocks.len()).sum::<usize>() {
+            0 => String::new(),
+            count => format!(" with {} basic blocks", grouped(count as u64)),
+        }
+    }
+
     /// Evidence, and what distinguishes the trace from others of the same file.
     fn properties(&self) -> String {
         let mut properties = self.evidence.name().to_owned();
@@ -98,9 +107,10 @@ impl Report for ShowReport<'_> {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
-                "{}: {} events in {} ({})",
+                "{}: {} events{} in {} ({})",
                 trace.trace,
                 grouped(trace.events.len() as u64),
+                trace.blocks(),
                 trace.image,
                 trace.properties()
             );
@@ -116,6 +126,10 @@ impl Report for ShowReport<'_> {
                 };
                 let name = name.map_or_else(String::new, |name| name.escape_ascii().to_string());
                 let _ = writeln!(text, "{}", format!("{time:>12}  {place:<10}  {name}").trim_end());
+                for block in event.blocks.iter().flat_map(|recorded| &recorded.blocks) {
+                    let time = format!("{:.3} ms", block.nanoseconds as f64 / 1e6);
+                    let _ = writeln!(text, "{time:>12}    +{:#x}, {} bytes", block.offset, block.size);
+                }
             }
         }
         text

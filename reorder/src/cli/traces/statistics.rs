@@ -31,13 +31,16 @@ impl Report for StatsReport {
     const COMMAND: &'static str = "traces stats";
 
     fn text(&self) -> String {
-        let mut traces = Table::new(["trace", "events", "functions", "shared", "bytes", "4 KiB pages", "ms"]);
+        let columns =
+            ["trace", "events", "functions", "basic blocks", "shared", "bytes", "4 KiB pages", "ms"];
+        let mut traces = Table::new(columns);
         for trace in &self.statistics.traces {
             let [bytes, pages] = figures(trace.touched);
             traces.row([
                 trace.trace.clone(),
                 grouped(trace.events),
                 grouped(trace.distinct_functions),
+                if trace.basic_blocks > 0 { grouped(trace.basic_blocks) } else { unknown() },
                 grouped(trace.shared_functions),
                 bytes,
                 pages,

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::ResolvedTrace;
 use crate::{CodeDigest, RecordedBlock, RecordedBlocks};
-use reorder_image::basic_blocks::{LoadedBytes, Outline, outline};
+use reorder_image::basic_blocks::{LoadedBytes, Outline, functions_apart, outline};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
@@ -91,7 +91,8 @@ pub fn executed_blocks(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
 ) -> ExecutedBlocks {
-    let mut known = KnownCode { file, functions, loaded: LoadedBytes::new(file), outlines: HashMap::new() };
+    let (loaded, is_apart) = (LoadedBytes::new(file), functions_apart(functions));
+    let mut known = KnownCode { file, functions, loaded, is_apart, outlines: HashMap::new() };
     let mut account = BlockAccount::default();
     let traces = traces.iter().map(|trace| known.blocks_of(trace, &mut account)).collect();
     ExecutedBlocks { traces, account }
@@ -102,6 +103,8 @@ struct KnownCode<'run, 'data> {
     file: &'run ElfFile<'data>,
     functions: &'run FunctionTable<'data>,
     loaded: LoadedBytes,
+    /// By function: only these have outlines, so that all of them together are no larger than the image.
+    is_apart: Vec<bool>,
     outlines: HashMap<FunctionIndex, Option<(CodeDigest, Outline)>>,
 }
 
@@ -148,8 +151,9 @@ impl KnownCode<'_, '_> {
         recorded: &'trace RecordedBlocks,
     ) -> Result<&'trace [RecordedBlock], WholeReason> {
         let range = *self.functions.get(function);
-        let (file, loaded) = (self.file, &self.loaded);
+        let (file, loaded, is_apart) = (self.file, &self.loaded, &self.is_apart);
         let known = self.outlines.entry(function).or_insert_with(|| {
+            is_apart.get(function.0 as usize).filter(|is_apart| **is_apart)?;
             let found = outline(loaded, file.bytes, range.start..range.end).ok()?;
             Some((CodeDigest::of(&found), found))
         });

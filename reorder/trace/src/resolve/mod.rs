@@ -9,6 +9,9 @@ mod coverage;
 mod executed;
 mod kinship;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
