@@ -28,7 +28,7 @@ fn every_linker_is_recognised() {
         ("gcc -fuse-ld=bfd", "linker: unknown, perhaps GNU ld"),
         ("gcc -fuse-ld=gold", "linker: gold"),
         ("gcc -fuse-ld=mold", "linker: mold"),
-        ("clang-22 -fuse-ld=lld", "linker: lld"),
+        ("clang$LLVM -fuse-ld=lld", "linker: lld"),
     ];
     for (command, expected) in cases {
         let directory = tempfile::tempdir().unwrap();

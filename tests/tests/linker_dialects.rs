@@ -254,7 +254,7 @@ fn base(name: &str) -> String {
 
 #[test]
 fn hand_offs_without_a_link_map_name_sections_as_compilers_do() {
-    for (c, plus) in [("gcc -O2", "g++ -O2"), ("clang-22 -O2", "clang++-22 -O2")] {
+    for (c, plus) in [("gcc -O2", "g++ -O2"), ("clang$LLVM -O2", "clang++$LLVM -O2")] {
         let flags = "-ffunction-sections -fno-inline";
         let program = Namesakes::compile(&format!("{c} {flags}"), &format!("{plus} {flags}")).unwrap();
         let list = "second\nmain\nchilly\nfirst\nplus\n";
@@ -297,10 +297,10 @@ fn programs_for_aarch64_are_ordered() {
         __attribute__((noinline)) int gamma_(int n) { return n - beta(n); }\n\
         void _start(void) { gamma_(3); for (;;) { } }\n";
     std::fs::write(program.path("arm.c"), source).unwrap();
-    let link = "ld.lld-22 arm.o -Map=arm.map -o arm";
+    let link = "ld.lld$LLVM arm.o -Map=arm.map -o arm";
     program
         .run(&format!(
-            "clang-22 --target=aarch64-linux-gnu -O1 -ffunction-sections -c arm.c -o arm.o && {link}"
+            "clang$LLVM --target=aarch64-linux-gnu -O1 -ffunction-sections -c arm.c -o arm.o && {link}"
         ))
         .unwrap();
     let list = "gamma_\n_start\nalpha\n";

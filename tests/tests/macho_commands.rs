@@ -34,9 +34,9 @@ fn programs() -> TempDir {
     fs::write(directory.path().join("main.c"), source).unwrap();
     let line = format!(
         "cd '{}' && for arch in arm64 x86_64; do \
-         clang-22 --target=$arch-apple-macos12 -O1 -c main.c -o $arch.o && \
-         ld64.lld-22 -arch $arch -platform_version macos 12 12 -undefined dynamic_lookup $arch.o -o $arch || exit 1; \
-         done && llvm-lipo-22 -create arm64 x86_64 -output both",
+         clang$LLVM --target=$arch-apple-macos12 -O1 -c main.c -o $arch.o && \
+         ld64.lld$LLVM -arch $arch -platform_version macos 12 12 -undefined dynamic_lookup $arch.o -o $arch || exit 1; \
+         done && llvm-lipo$LLVM -create arm64 x86_64 -output both",
         directory.path().display()
     );
     shell(&line, LIMIT).unwrap();
@@ -192,8 +192,8 @@ fn an_image_that_is_refused_stays_and_the_others_move() {
     let directory = programs();
     let path = directory.path();
     let line = format!(
-        "cd '{}' && ld64.lld-22 -w -arch x86_64 -platform_version macos 10.6 10.6 -no_pie -undefined dynamic_lookup \
-         x86_64.o -o fixed && llvm-lipo-22 -create arm64 fixed -output both",
+        "cd '{}' && ld64.lld$LLVM -w -arch x86_64 -platform_version macos 10.6 10.6 -no_pie -undefined dynamic_lookup \
+         x86_64.o -o fixed && llvm-lipo$LLVM -create arm64 fixed -output both",
         path.display()
     );
     shell(&line, LIMIT).unwrap();
@@ -210,8 +210,8 @@ fn an_image_that_is_refused_stays_and_the_others_move() {
     let report = json(path, &["apply", "arm64", "-t", "starts", "-o", "single"]);
     assert!(report["left"].is_null(), "{report}");
     let line = format!(
-        "cd '{}' && llvm-lipo-22 new -thin x86_64 -output stayed && cmp stayed fixed && \
-         llvm-lipo-22 new -thin arm64 -output moved && ! cmp -s moved arm64",
+        "cd '{}' && llvm-lipo$LLVM new -thin x86_64 -output stayed && cmp stayed fixed && \
+         llvm-lipo$LLVM new -thin arm64 -output moved && ! cmp -s moved arm64",
         path.display()
     );
     shell(&line, LIMIT).unwrap();

@@ -28,8 +28,8 @@ impl Image {
         let image = Self { directory: tempfile::tempdir().unwrap() };
         std::fs::write(image.path(&format!("unit.{extension}")), source).unwrap();
         let line = format!(
-            "cd '{}' && clang-22 --target=arm64-apple-macos13 -O1 -c unit.{extension} -o unit.o && \
-             ld64.lld-22 -arch arm64 -platform_version macos 13 13 -dylib -undefined dynamic_lookup unit.o -o image",
+            "cd '{}' && clang$LLVM --target=arm64-apple-macos13 -O1 -c unit.{extension} -o unit.o && \
+             ld64.lld$LLVM -arch arm64 -platform_version macos 13 13 -dylib -undefined dynamic_lookup unit.o -o image",
             image.directory.path().display()
         );
         shell(&line, LIMIT).unwrap();

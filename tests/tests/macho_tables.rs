@@ -86,8 +86,8 @@ impl Linked {
         let linked = Self { directory, bytes: Vec::new() };
         linked.run(&format!(
             "for unit in unit.cc list.m more.s; do \
-             clang-22 --target={architecture}-apple-macos{version} -g -O1 -c $unit -o $unit.o || exit 1; done && \
-             ld64.lld-22 -arch {architecture} -platform_version macos {version} {version} -{kind} -o image \
+             clang$LLVM --target={architecture}-apple-macos{version} -g -O1 -c $unit -o $unit.o || exit 1; done && \
+             ld64.lld$LLVM -arch {architecture} -platform_version macos {version} {version} -{kind} -o image \
              unit.cc.o list.m.o more.s.o system.tbd"
         ));
         let bytes = std::fs::read(linked.directory.path().join("image")).unwrap();
@@ -101,7 +101,7 @@ impl Linked {
     /// What llvm-objdump says about `bytes`: the hexadecimal numbers at `column` of each line with `word` that has one there.
     fn numbers(&self, bytes: &[u8], flag: &str, word: &str, column: usize) -> Vec<u64> {
         std::fs::write(self.directory.path().join("shown"), bytes).unwrap();
-        let text = self.run(&format!("llvm-objdump-22 --macho {flag} shown"));
+        let text = self.run(&format!("llvm-objdump$LLVM --macho {flag} shown"));
         let number = |line: &str| {
             let word = line.split_whitespace().nth(column)?;
             u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
@@ -305,7 +305,7 @@ fn tables_follow_the_functions() {
             assert_eq!(before.encoding_at(start), after.encoding_at(place), "{variant:?}");
             assert_eq!(before.exception_table_at(start), after.exception_table_at(place), "{variant:?}");
         }
-        let shown = linked.run("llvm-objdump-22 --macho --unwind-info shown");
+        let shown = linked.run("llvm-objdump$LLVM --macho --unwind-info shown");
         for entry in &after.entries {
             let line = format!("function offset=0x{:08x}", entry.start.distance_from(new.base()));
             let encoding = format!("=0x{:08x}", entry.encoding);

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
+use reorder_base::tool_versions::llvm;
 use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_files};
 
 /// Compiles `source` of the profiles with `compiler` and `flags`.
@@ -222,9 +223,16 @@ fn qemu_runs_programs_of_other_machines() {
     std::fs::write(&source, text).unwrap();
     for kind in ["-no-pie", "-Wl,-pie,--no-dynamic-linker"] {
         let program = scratch.path().join("program");
-        let flags =
-            ["--target=aarch64-linux-gnu", "-O1", "-nostdlib", "-fuse-ld=lld-22", "-fPIE", "-static", kind];
-        succeed(Command::new("clang-22").args(flags).arg(&source).arg("-o").arg(&program));
+        let flags = [
+            "--target=aarch64-linux-gnu",
+            "-O1",
+            "-nostdlib",
+            &format!("-fuse-ld={}", llvm("lld")),
+            "-fPIE",
+            "-static",
+            kind,
+        ];
+        succeed(Command::new(llvm("clang")).args(flags).arg(&source).arg("-o").arg(&program));
         let log = emulate("qemu-aarch64", "in_asm,nochain", &program, "");
         let expected = ["_start", "first", "second"];
         assert_eq!(names(&read(&log, &[]).traces[0]), expected);

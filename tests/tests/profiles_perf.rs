@@ -108,7 +108,7 @@ impl Recorded {
         let recorded = Self { directory };
         let source = sample("source/spin.c");
         // lld gives code addresses that differ from its offsets in the file.
-        recorded.run(&format!("clang-22 -O1 -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fuse-ld=lld -Wl,--build-id {} -o spin", source.display()));
+        recorded.run(&format!("clang$LLVM -O1 -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fuse-ld=lld -Wl,--build-id {} -o spin", source.display()));
         recorded.run(&format!("perf record -q {options} -o recording -- ./spin"));
         recorded
     }

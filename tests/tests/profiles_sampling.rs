@@ -154,7 +154,7 @@ fn forms_that_llvm_writes_agree_with_its_text() {
     for form in ["--binary", "--extbinary", "--extbinary --compress-all-sections", "--text"] {
         let output = directory.path().join("profile");
         let command =
-            format!("llvm-profdata-22 merge --sample {form} {} -o {}", text.display(), output.display());
+            format!("llvm-profdata$LLVM merge --sample {form} {} -o {}", text.display(), output.display());
         shell(&command, LIMIT).unwrap();
         let bytes = fs::read(&output).unwrap();
         let trace = only(read_bytes(&bytes, &output, &Companions::default()).unwrap());
@@ -174,7 +174,7 @@ fn contexts_stand_for_their_last_function() {
     for form in ["", "--compress-all-sections", "--use-md5"] {
         let output = directory.path().join("profile");
         let command = format!(
-            "llvm-profdata-22 merge --sample --extbinary {form} {} -o {}",
+            "llvm-profdata$LLVM merge --sample --extbinary {form} {} -o {}",
             text.display(),
             output.display()
         );
@@ -195,7 +195,7 @@ fn programs_that_bolt_instrumented_count_their_calls() {
     let directory = tempfile::tempdir().unwrap();
     let source = sample("source/demo.c");
     let commands = format!(
-        "cd {} && gcc -O1 -Wl,-q {} -o demo && llvm-bolt-22 --instrument demo -o instrumented \
+        "cd {} && gcc -O1 -Wl,-q {} -o demo && llvm-bolt$LLVM --instrument demo -o instrumented \
          --instrumentation-file=$PWD/counts.fdata > log 2>&1 && ./instrumented b",
         directory.path().display(),
         source.display()

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use end_to_end::profiles::{DEMO_A, DEMO_B, sample};
 use end_to_end::workspace::{self, reorder};
+use reorder_base::tool_versions::llvm;
 
 fn run(arguments: &[&str], directory: &Path) -> Output {
     let output = reorder().args(arguments).current_dir(directory).output().unwrap();
@@ -104,8 +105,8 @@ fn llvm_reads_what_is_converted_for_it() {
     recorded(directory);
     run(&["traces", "convert", "--to", "llvm-text", "-o", "demo.proftext", "traces"], directory);
     let tool = |arguments: &[&str]| {
-        let output = Command::new("llvm-profdata-22").args(arguments).current_dir(directory).output();
-        let output = output.expect("llvm-profdata-22 is installed");
+        let output = Command::new(llvm("llvm-profdata")).args(arguments).current_dir(directory).output();
+        let output = output.expect("llvm-profdata is installed");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };

@@ -11,6 +11,7 @@ mod toolchain;
 use std::sync::OnceLock;
 
 use reorder_base::address::Address;
+use reorder_base::tool_versions::llvm;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_image::pins::PinReason;
@@ -64,7 +65,7 @@ fn differences(old: &[u8], new: &[u8]) -> u64 {
 #[test]
 fn operands_words_and_slots_follow_in_images_of_every_linker() {
     let scratch = Scratch::new();
-    for compiler in ["gcc", "clang-22"] {
+    for compiler in ["gcc", &llvm("clang")] {
         for linker in LINKERS {
             for link in [&[][..], &["-static"]] {
                 let options = [&FIXED[..], link].concat();
@@ -216,7 +217,7 @@ fn compact_tables_serve_as_evidence_and_are_emptied() {
     let scratch = Scratch::new();
     let compact = ["-Wa,--crel,--allow-experimental-crel"];
     let options = [&FIXED[..], &compact].concat();
-    let Built { path, bytes } = scratch.build("clang-22", "lld", PROGRAM, &options);
+    let Built { path, bytes } = scratch.build(&llvm("clang"), "lld", PROGRAM, &options);
     let file = ElfFile::parse(&bytes).unwrap();
     let section = *file.section(b".crel.text").unwrap();
     let analysed = analyse(&bytes);

@@ -7,6 +7,7 @@ mod subject;
 mod toolchain;
 
 use reorder_base::address::Address;
+use reorder_base::tool_versions::llvm;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_image::pins::PinReason;
@@ -42,7 +43,7 @@ fn sample() -> Vec<u8> {
 #[test]
 fn sound_images_agree_before_and_after_a_permutation_and_do_the_same() {
     let scratch = Scratch::new();
-    for compiler in ["gcc", "clang-22"] {
+    for compiler in ["gcc", &llvm("clang")] {
         for linker in LINKERS {
             for options in [
                 &["-O2", "-fPIE", "-pie"][..],

@@ -13,6 +13,7 @@ use std::process::Command;
 use layout_algos::problem::{NodeId, ReferenceKind};
 use oracle::kept_relocations;
 use reorder_base::address::Address;
+use reorder_base::tool_versions::llvm;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
@@ -36,7 +37,7 @@ const FORMS: [&[&str]; 4] = [
 /// The program in every form by every toolchain, each with a name.
 fn for_each_program(mut check: impl FnMut(&str, &Scratch, Built)) {
     let scratch = Scratch::new();
-    for compiler in ["gcc", "clang-22"] {
+    for compiler in ["gcc", &llvm("clang")] {
         for linker in LINKERS {
             for options in FORMS {
                 let built = scratch.build(compiler, linker, PROGRAM, options);
