@@ -123,19 +123,6 @@ fn the_schemas_are_schemas_and_say_no() {
 }
 
 #[test]
-fn warnings_only_are_asked_for() {
-    let project = worse();
-    let (status, report) =
-        json(&project, &["--warn-only", "--export", "github=a.github", "--export", "sarif=a.sarif"]);
-    assert_eq!((status, &report["outcome"]), (0, &"warn".into()));
-    assert!(!with_verdict(&report, "fail").is_empty(), "findings are told all the same");
-    let annotations = project.read("a.github");
-    assert!(annotations.starts_with("::warning ") && !annotations.contains("::error"), "{annotations}");
-    assert!(project.read("a.sarif").contains("\"level\": \"warning\""));
-    assert_eq!(json(&project, &[]).0, 1);
-}
-
-#[test]
 fn limits_are_absolute_relative_and_of_one_scenario() {
     let project = worse();
     let configuration = project.read("reorder.toml");

@@ -100,28 +100,6 @@ fn faults_are_counted_by_the_pages_of_the_processor() {
 }
 
 #[test]
-fn what_runs_programs_says_what_moves_these() {
-    let directory = programs();
-    let path = directory.path();
-    let apply = "reorder apply arm64 -t TRACES -o FILE";
-    let refusals: [(&[&str], &str); 5] = [
-        (&["optimize", "arm64", "-o", "new", "--run", ""], apply),
-        (&["record", "-o", "traces", "--", "./arm64"], "reorder apply ./arm64 -t TRACES -o FILE"),
-        (&["measure", "arm64"], "reorder simulate arm64 NEW -t TRACES"),
-        (&["measure", "arm64", "both"], "reorder simulate arm64 NEW -t TRACES"),
-        (&["measure", "arm64", "-t", "starts", "--agreement"], "reorder simulate arm64 -t TRACES"),
-    ];
-    for (words, next) in refusals {
-        let outcome = reorder(path, words);
-        let said = outcome.stderr_text();
-        assert_eq!(outcome.ending, Ending::Exited(2), "{words:?}: {outcome}");
-        assert!(said.contains("Mach-O program, which this system cannot run"), "{words:?}: {said}");
-        assert!(said.contains(next), "{words:?}: {said}");
-    }
-    assert!(!path.join("traces").exists() && !path.join("new").exists());
-}
-
-#[test]
 fn images_that_are_not_there_are_answered_with_those_that_are() {
     let directory = programs();
     let path = directory.path();
@@ -170,20 +148,6 @@ fn traces_are_imported_in_terms_of_an_image() {
     let words = ["traces", "convert", "--to", "list", "--image", "both", "--arch", "arm64", "starts/0.trace"];
     let outcome = reorder(path, &words);
     assert!(outcome.success() && outcome.stdout_text().contains("_main"), "{outcome}");
-}
-
-#[test]
-fn a_file_of_another_kind_is_told_both_that_serve() {
-    let directory = programs();
-    let commands: [&[&str]; 3] =
-        [&["inspect", "main.c"], &["verify", "main.c", "main.c"], &["simulate", "main.c", "-t", "starts"]];
-    for words in commands {
-        let said = reorder(directory.path(), words).to_string();
-        assert!(
-            said.contains("neither an ELF nor a Mach-O file") && said.contains("Mach-O for arm64"),
-            "{said}"
-        );
-    }
 }
 
 // case: a universal file of which one image stays
