@@ -362,11 +362,11 @@ CONTRAST = """() => {
     const isText = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
     if (!isText || !element.checkVisibility() || element.closest(":disabled, .visually-hidden, svg, option, noscript")) continue;
     const style = getComputedStyle(element);
-    let behind = element;
+    let under = element;
     let ground = [0, 0, 0, 0];
-    while (behind && ground[3] < 250) {
-      ground = parse(getComputedStyle(behind).backgroundColor);
-      behind = behind.parentElement;
+    while (under && ground[3] < 250) {
+      ground = parse(getComputedStyle(under).backgroundColor);
+      under = under.parentElement;
     }
     const [one, other] = [luminance(parse(style.color)), luminance(ground)].sort((a, b) => b - a);
     const isLarge = parseFloat(style.fontSize) >= 24;

@@ -139,7 +139,7 @@ const TABLE: &[(&str, Way)] = &[
             ],
         ),
     ),
-    ("# .cargo/config.toml", Elsewhere("is a file; the block behind it does the same")),
+    ("# .cargo/config.toml", Elsewhere("is a file; the block after it does the same")),
     ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=reorder-cc cargo build --release", Run(CARGO, &[])),
     (
         "REORDER_DRIVER=aarch64-linux-gnu-gcc cargo build --target aarch64-unknown-linux-gnu",

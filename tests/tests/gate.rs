@@ -214,7 +214,7 @@ fn annotations_and_summary_come_from_one_flag() {
         annotations.lines().all(|line| line.starts_with("::error ")) && annotations.contains(NEW_FUNCTION)
     );
     project.script("reorder gate --github", &environment);
-    assert_eq!(project.read("summary.md").matches("### ").count(), 2, "a second time behind the first");
+    assert_eq!(project.read("summary.md").matches("### ").count(), 2, "a second time after the first");
     // Elsewhere it reports what is missing and continues.
     let outcome = project.gate(&["--github"]);
     assert_eq!(status(&outcome), 1);

@@ -98,7 +98,8 @@ impl Linked {
         shell(&format!("cd '{}' && {{ {line}; }}", self.directory.path().display()), LIMIT).unwrap()
     }
 
-    /// What llvm-objdump says about `bytes`: the hexadecimal numbers at `column` of each line with `word` that has one there.
+    /// What llvm-objdump says about `bytes`: the hexadecimal numbers at `column` of each line with `word` that has one
+    /// there.
     fn numbers(&self, bytes: &[u8], flag: &str, word: &str, column: usize) -> Vec<u64> {
         std::fs::write(self.directory.path().join("shown"), bytes).unwrap();
         let text = self.run(&format!("llvm-objdump$LLVM --macho {flag} shown"));
@@ -385,7 +386,7 @@ fn load_commands_that_forbid_moves_are_refused() {
         assert_eq!(changed(&|bytes| put(bytes, dynamic + count, 1)), "M10", "{count}");
     }
     assert_eq!(changed(&|bytes| put(bytes, starts, 0x1e)), "M16");
-    assert_eq!(changed(&|bytes| bytes.push(0)), "M17", "data behind the signature");
+    assert_eq!(changed(&|bytes| bytes.push(0)), "M17", "data after the signature");
     let covered = file.link_edit_range(LinkEditPart::FunctionStarts).unwrap();
     assert_eq!(changed(&|bytes| put(bytes, covered.size_field, 8)), "M17", "bytes that nothing names");
 }

@@ -118,7 +118,7 @@ fn lld_lays_out_by_the_written_profile() {
     assert_eq!(
         after.last().map(String::as_str),
         Some("never_called"),
-        "what no trace ran stands behind: {after:?}"
+        "functions that no trace ran are last: {after:?}"
     );
     assert_eq!(after.first().map(String::as_str), Some("main"), "{after:?}");
 }

@@ -111,7 +111,7 @@ fn a_library_that_the_program_has_changed_or_removed_is_still_the_same() {
             void *library = dlopen(words[1], RTLD_NOW);
             unsigned char *code = library ? dlsym(library, "step_unused") : 0;
             if (!code || unlink(words[1])) return 1;
-            /* The instruction behind the first, for one that does the same. */
+            /* The instruction after the first, for one that does the same. */
             void *page = (void *)((uintptr_t)code & -4096l);
             if (mprotect(page, 4096, PROT_READ | PROT_WRITE | PROT_EXEC)) return 2;
             static const unsigned char same[] = {0x48, 0x8b, 0xec};

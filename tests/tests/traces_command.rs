@@ -155,7 +155,7 @@ fn counts_place_what_no_start_needs_and_are_no_start() {
     assert!(chosen.iter().all(|name| with_counts.contains(name)), "{chosen:?} {with_counts:?}");
     let traced = listed(&["traces"]);
     let both = listed(&["traces", "counts.trace"]);
-    assert_eq!(both[..traced.len()], traced, "what starts need stays in front");
+    assert_eq!(both[..traced.len()], traced, "functions that runs need stay first");
     assert_eq!(both[traced.len()], "never_called");
     let output = reorder().args(["simulate", "demo", "-t", "counts.trace"]).current_dir(directory).output();
     let output = output.unwrap();

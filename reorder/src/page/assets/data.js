@@ -110,14 +110,14 @@ class Pages {
     this.size = size;
     this.ranges = [];
     this.count = 0;
-    let behind = -Infinity;
+    let previousEnd = -Infinity;
     for (const [start, length] of text) {
-      const first = Math.max(Math.floor(start / size), behind);
+      const first = Math.max(Math.floor(start / size), previousEnd);
       const end = Math.ceil((start + length) / size);
       if (end <= first) continue;
       this.ranges.push({ first, end, number: this.count });
       this.count += end - first;
-      behind = end;
+      previousEnd = end;
     }
   }
 

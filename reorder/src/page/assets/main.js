@@ -70,7 +70,7 @@ function update() {
     `coloured ones; ${reach > pages.size ? `one fault brings up to ${bytesText(reach)}` : "each of them costs it a fault"}.`;
   byId("not-drawn").hidden = start.isDrawn;
   maps.forEach((map) => map.update(pages, start, state.by, program.scenarios.length));
-  // Without times there is one axis only; far behind, scenarios have no curves.
+  // Without times there is one axis only; scenarios with a high number have no curves.
   const axis = start.hasTimes ? state.axis : "functions";
   const drawn = start.models[state.model];
   curves.update(start, drawn ? drawn[axis] : null, axis);

@@ -213,7 +213,7 @@ class PageMap {
     context.restore();
   }
 
-  /** Functions on a page, by first touch, those that do not run behind. */
+  /** Functions on a page: by first touch, then those that do not run. */
   functionsOn(page) {
     const start = this.pages.start(page);
     const ranks = this.start.ranks(this.program.count);
