@@ -314,7 +314,7 @@ def check_table(session, expected):
     search.fill("")
     expect(status).to_have_text(f"{expected['functions_text']} function{'' if expected['functions'] == 1 else 's'}")
 
-    session.one("#function-filter").get_by_role("radio", name="Run at start").click()
+    session.one("#function-filter").get_by_role("radio", name="Run at startup").click()
     sorted_out(session)
     assert "–" not in column(session, "rank"), "functions that do not run are listed as running"
     session.one("#function-filter").get_by_role("radio", name="All").click()

@@ -103,7 +103,7 @@ fn copies_behave_and_survive_tools() {
 }
 
 #[test]
-fn a_start_runs_in_the_copies() {
+fn startup_runs_in_the_copies() {
     let pair = Pair::build("-fPIE -pie");
     let trace = |image: &Path, name: &str| -> String {
         let traces = pair.directory.path().join(name);

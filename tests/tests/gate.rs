@@ -43,7 +43,7 @@ fn with_verdict(report: &Value, verdict: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_function_in_the_start_fails_the_gate_and_is_named_in_every_form() {
+fn a_function_added_to_startup_fails_and_is_named() {
     let project = GateProject::new();
     // The first run has no baseline.
     let outcome = project.script("./ci", &[]);
@@ -276,7 +276,7 @@ fn no_output_overwrites_an_input_or_another_output() {
 }
 
 #[test]
-fn outputs_have_any_name_and_a_lost_summary_loses_nothing_else() {
+fn a_lost_summary_affects_no_other_output() {
     let project = worse();
     let script = "reorder gate --github --export json=$'\\xff=.json' --export text=-";
     let outcome = project.script(script, &[("GITHUB_STEP_SUMMARY", "/no/such/folder/summary.md")]);

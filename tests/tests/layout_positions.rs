@@ -62,7 +62,7 @@ fn corpus(directory: &Path) -> Corpus {
 }
 
 #[test]
-fn positions_follow_symbols_and_simulated_links_are_true_ones() {
+fn positions_and_simulated_links_agree_with_real_links() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let corpus = corpus(directory);

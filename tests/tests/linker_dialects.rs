@@ -253,7 +253,7 @@ fn base(name: &str) -> String {
 }
 
 #[test]
-fn hand_offs_without_a_link_map_name_sections_as_compilers_do() {
+fn hand_offs_without_a_map_name_compiler_sections() {
     for (c, plus) in [("gcc -O2", "g++ -O2"), ("clang$LLVM -O2", "clang++$LLVM -O2")] {
         let flags = "-ffunction-sections -fno-inline";
         let program = Namesakes::compile(&format!("{c} {flags}"), &format!("{plus} {flags}")).unwrap();
@@ -270,7 +270,7 @@ fn hand_offs_without_a_link_map_name_sections_as_compilers_do() {
 }
 
 #[test]
-fn a_link_map_of_something_else_and_crowded_sections_are_told() {
+fn other_link_maps_and_shared_sections_are_reported() {
     for (flags, is_told) in [("-O1 -fno-ipa-icf", true), ("-O1 -fno-ipa-icf -ffunction-sections", false)] {
         let program = Namesakes::compile(&format!("gcc {flags}"), &format!("g++ {flags}")).unwrap();
         program.link("lld", "plain", "").unwrap();

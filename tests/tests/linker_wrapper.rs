@@ -128,7 +128,7 @@ fn a_finished_image_is_remembered_too() {
 }
 
 #[test]
-fn traces_of_an_older_version_still_order_and_what_is_lost_is_told() {
+fn traces_of_an_older_version_still_order() {
     let build = recorded();
     let text = source("step", &["introduced", "added"])
         .replace("compute_checksum", "compute_checksum_fast")
@@ -390,7 +390,7 @@ fn what_the_linker_says_is_what_it_says_without_us() {
 }
 
 #[test]
-fn a_link_that_fails_in_the_mode_post_link_fails_as_the_linker_does() {
+fn post_link_failures_are_those_of_the_linker() {
     let build = recorded();
     build.write("program.c", "int missing(void);\nint main(void) { return missing(); }\n").unwrap();
     build.must("gcc -c program.c");
@@ -406,7 +406,7 @@ fn a_link_that_fails_in_the_mode_post_link_fails_as_the_linker_does() {
 }
 
 #[test]
-fn traces_that_do_not_say_what_they_are_of_leave_other_links_alone() {
+fn traces_of_unknown_images_leave_other_links_alone() {
     let build = recorded();
     build.write("list.txt", "server_main\nserver_accept\nserver_answer\n").unwrap();
     for options in ["", "-Wl,--reorder-strict", "-Wl,--reorder-mode=post-link"] {

@@ -66,18 +66,21 @@ fn json(directory: &Path, words: &[&str]) -> Value {
 fn layouts_suit_the_pages_of_the_processor() {
     let directory = programs();
     let path = directory.path();
-    for (architecture, usual, other) in [("arm64", "16k", "4k"), ("x86_64", "4k", "16k")] {
+    for (architecture, default, other) in [("arm64", "16k", "4k"), ("x86_64", "4k", "16k")] {
         let applied = |memory: &[&str]| {
             let words = ["apply", architecture, "-t", "starts", "-o", "new"];
             let outcome = reorder(path, &[&words, memory].concat());
             assert!(outcome.success(), "{outcome}");
             fs::read(path.join("new")).unwrap()
         };
-        assert!(applied(&[]) == applied(&["--memory", usual]), "{architecture} is not laid out for {usual}");
+        assert!(
+            applied(&[]) == applied(&["--memory", default]),
+            "{architecture} is not laid out for {default}"
+        );
         assert!(applied(&[]) != applied(&["--memory", other]), "the program is too small to tell");
 
         let words = ["order", architecture, "-t", "starts", "-o", "order"];
-        assert_eq!(json(path, &words)["memory"], usual);
+        assert_eq!(json(path, &words)["memory"], default);
     }
 }
 
@@ -100,7 +103,7 @@ fn faults_are_counted_by_the_pages_of_the_processor() {
 }
 
 #[test]
-fn images_that_are_not_there_are_answered_with_those_that_are() {
+fn missing_architectures_are_answered_with_existing_ones() {
     let directory = programs();
     let path = directory.path();
     let commands: [&[&str]; 6] = [

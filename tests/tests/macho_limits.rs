@@ -102,7 +102,7 @@ fn mixed() -> Image {
 }
 
 #[test]
-fn what_is_not_needed_is_gathered_where_unwind_information_has_no_room() {
+fn unseen_functions_are_gathered_to_save_unwind_pages() {
     let image = mixed();
     let front = symbols((0..10).flat_map(|number| [("leaf", number), ("framed", number)]));
     let outcome = image.apply(&front, &[]);
@@ -115,7 +115,7 @@ fn what_is_not_needed_is_gathered_where_unwind_information_has_no_room() {
 }
 
 #[test]
-fn fewer_functions_stand_in_front_where_gathering_is_not_enough() {
+fn fewer_functions_are_placed_if_gathering_is_not_enough() {
     let image = mixed();
     let front = symbols((0..2 * EACH).flat_map(|number| [("leaf", number), ("framed", number)]));
     let outcome = image.apply(&front, &[]);

@@ -143,7 +143,7 @@ fn signed_anew(path: &Path, signature: &[u8]) {
 }
 
 #[test]
-fn what_a_developer_signed_keeps_all_that_needs_no_certificate() {
+fn developer_signatures_keep_what_needs_no_certificate() {
     let fixture = program(CHAINED);
     let code_limit = {
         let bytes = std::fs::read(&fixture.image).unwrap();

@@ -246,7 +246,7 @@ fn chains_have_any_links_and_spare_bits() {
 }
 
 #[test]
-fn where_nothing_moves_only_unwind_information_and_signature_change() {
+fn the_link_order_changes_only_unwind_and_signature() {
     for variant in VARIANTS {
         let linked = Linked::new(variant, "");
         let file = MachOFile::parse(&linked.bytes).unwrap();

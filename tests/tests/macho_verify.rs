@@ -137,7 +137,7 @@ fn any_change_of_a_table_of_addresses_is_found() {
 }
 
 #[test]
-fn addresses_that_the_linker_had_shortened_are_proven_when_they_are_pairs_again() {
+fn restored_pairs_of_shortened_addresses_are_proven() {
     let pair = Pair::new("arm64", 12);
     let path = &pair.path;
     // `near` is within reach of `subject` in one order and not in the other.

@@ -107,7 +107,7 @@ fn callgrind_gives_order_counts_and_addresses() {
 }
 
 #[test]
-fn valgrind_blocks_give_order_and_addresses_unless_they_were_chased() {
+fn valgrind_blocks_give_order_unless_they_were_chased() {
     let scratch = tempfile::tempdir().unwrap();
     let program = compile("gcc", scratch.path(), "source/demo.c", &["-O1"]);
     for (argument, expected) in [("a", &DEMO_A[..]), ("b", &DEMO_B[..])] {

@@ -90,7 +90,7 @@ fn placed(trace: &Trace) -> Vec<(u64, u64, String)> {
 }
 
 #[test]
-fn link_maps_have_addresses_and_sizes_and_say_that_they_are_no_recordings() {
+fn link_maps_are_read_and_called_no_recordings() {
     let reading = read_sample("lists/link-map.txt", &[]).unwrap();
     let notes: Vec<String> = reading.notes.iter().map(ToString::to_string).collect();
     assert!(notes[0].contains("not as they ran"), "{notes:?}");

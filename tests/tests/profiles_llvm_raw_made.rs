@@ -154,7 +154,7 @@ fn debug_files_serve_as_well_as_the_program() {
 }
 
 #[test]
-fn companions_of_another_build_or_kind_are_refused_where_the_official_tool_is_silent() {
+fn companions_of_another_build_are_refused() {
     let bench = Workbench::new();
     bench.source("demo.c");
     let build = |mode: &str, output: &str| {
@@ -285,7 +285,7 @@ fn processes_stay_apart_where_the_official_tool_mixes_them() {
 }
 
 #[test]
-fn phases_between_resets_stay_apart_where_the_official_tool_mixes_them() {
+fn phases_between_resets_stay_apart() {
     let bench = Workbench::new();
     bench.write(
         "phases.c",

@@ -65,7 +65,7 @@ fn printed_probes_are_exact_entries() {
 }
 
 #[test]
-fn printed_faults_count_only_where_the_code_itself_was_missing() {
+fn printed_faults_count_only_for_missing_code() {
     let reading = read_sample("sampling/perf-page-faults.script.txt", &[]).unwrap();
     let text = fs::read_to_string(sample("sampling/perf-page-faults.script.txt")).unwrap();
     let faults: Vec<Vec<&str>> = text

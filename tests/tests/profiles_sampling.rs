@@ -26,7 +26,7 @@ const AUTOFDO_HASHES: [(u64, u64); 4] = [
 ];
 
 #[test]
-fn sample_profiles_with_names_give_counts_and_say_that_they_have_no_order() {
+fn sample_profiles_give_counts_without_order() {
     for name in ["afdo-text.prof", "afdo-binary.prof", "afdo-ext.prof", "afdo-ext-compressed.prof"] {
         let reading = read_sample(&format!("sampling/{name}"), &[]).unwrap();
         let note = reading.notes[0].clone();

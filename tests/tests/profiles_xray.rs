@@ -101,7 +101,7 @@ fn stored_logs_hold_their_orders() {
 }
 
 #[test]
-fn logs_without_a_program_ask_for_it_and_wrong_programs_are_named() {
+fn logs_need_the_program_that_wrote_them() {
     let log = sample("xray/basic.log");
     let error = try_read(&log, &[]).unwrap_err();
     assert!(error.hint.unwrap().contains("--companion INSTRUMENTED_PROGRAM"), "{}", error.message);
@@ -114,7 +114,7 @@ fn logs_without_a_program_ask_for_it_and_wrong_programs_are_named() {
 }
 
 #[test]
-fn an_object_file_names_the_functions_of_a_program_that_consists_of_it() {
+fn an_object_file_names_its_programs_functions() {
     let object = sample("xray/relocatable.o");
     let reading = read(&sample("xray/basic.log"), &[&object]);
     assert_eq!(names(&reading.traces[0]), DEMO_A);
@@ -170,7 +170,7 @@ fn assert_map(image: &Path) {
 }
 
 #[test]
-fn maps_of_32_bits_and_of_other_machines_agree_with_llvm_xray() {
+fn maps_of_all_processors_agree_with_llvm_xray() {
     let scratch = tempfile::tempdir().unwrap();
     for target in ["armv7-linux-gnueabihf", "aarch64-linux-gnu"] {
         let (object, image) = (scratch.path().join("demo.o"), scratch.path().join(target));
@@ -392,7 +392,7 @@ fn processes_are_apart() {
 }
 
 #[test]
-fn libraries_are_objects_of_their_own_which_llvm_xray_cannot_name() {
+fn libraries_are_separate_objects() {
     let scratch = tempfile::tempdir().unwrap();
     let at = |name: &str| scratch.path().join(name);
     let function = |name: &str, body: &str| {
@@ -479,7 +479,7 @@ fn with_handler(directory: &Path, source: &Path, flags: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn the_coverage_handler_records_what_the_basic_mode_and_the_recorder_see() {
+fn coverage_lists_agree_with_logs_and_recordings() {
     let scratch = tempfile::tempdir().unwrap();
     let (source, list) = (scratch.path().join("threads.cpp"), scratch.path().join("list"));
     std::fs::write(&source, THREADS).unwrap();

@@ -53,7 +53,7 @@ fn result(directory: &TempDir) -> String {
 }
 
 #[test]
-fn a_closed_library_is_no_hindrance_when_a_child_outlives_the_program() {
+fn a_child_outlives_the_program_after_a_closed_library() {
     let (outcome, directory) = with_library(
         r#"
         int main(int count, char **words) {
@@ -71,7 +71,7 @@ fn a_closed_library_is_no_hindrance_when_a_child_outlives_the_program() {
 }
 
 #[test]
-fn breakpoints_of_code_in_the_place_of_a_closed_library_are_the_programs_own() {
+fn code_in_place_of_a_closed_library_keeps_its_breakpoints() {
     let (outcome, directory) = with_library(
         r#"
         static volatile int trapped;
@@ -104,7 +104,7 @@ fn breakpoints_of_code_in_the_place_of_a_closed_library_are_the_programs_own() {
 }
 
 #[test]
-fn a_library_that_the_program_has_changed_or_removed_is_still_the_same() {
+fn a_changed_or_removed_library_is_still_recorded() {
     let (outcome, directory) = with_library(
         r#"
         int main(int count, char **words) {

@@ -112,7 +112,7 @@ fn function_called(functions: &FunctionTable<'_>, name: &str) -> NodeId {
 }
 
 #[test]
-fn each_relocation_between_functions_is_found_in_the_stripped_image_and_nothing_else() {
+fn references_in_a_stripped_image_are_its_relocations() {
     for_each_program(|case, _, image| {
         let file = ElfFile::parse(&image.bytes).unwrap();
         let functions = FunctionTable::collect(&file).unwrap();
@@ -159,7 +159,7 @@ fn each_relocation_between_functions_is_found_in_the_stripped_image_and_nothing_
 }
 
 #[test]
-fn functions_are_reached_through_data_in_the_order_of_the_source() {
+fn references_through_data_have_source_order() {
     for_each_program(|case, _, image| {
         let file = ElfFile::parse(&image.bytes).unwrap();
         let functions = FunctionTable::collect(&file).unwrap();

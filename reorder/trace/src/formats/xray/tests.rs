@@ -111,7 +111,7 @@ fn buffers_of_a_fixed_size_end_with_a_mark() {
 }
 
 #[test]
-fn events_of_the_program_are_skipped_and_their_distances_kept() {
+fn events_of_the_program_are_skipped_with_their_time() {
     for version in [3, 4, 5] {
         let custom = match version {
             5 => metadata(5, &[3u32.to_le_bytes(), 10u32.to_le_bytes()].concat()),
