@@ -108,7 +108,7 @@ fn an_address_inside_a_function_stands_for_it() {
 }
 
 #[test]
-fn faults_of_all_functions_are_the_faults_of_the_start() {
+fn faults_of_functions_add_up_to_those_of_the_run() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     built(directory);

@@ -55,7 +55,7 @@ fn verdict(output: &Output, metric: &str) -> Option<String> {
 }
 
 #[test]
-fn a_slower_start_fails_and_noise_does_not() {
+fn slower_runs_fail_and_noise_does_not() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     builds("wall-milliseconds = '+100 %'", directory);

@@ -268,7 +268,7 @@ fn what_is_read_is_never_replaced_by_the_page() {
 
 /// Two recordings of one scenario, of which one has the weight of three runs and executes more.
 #[test]
-fn a_scenario_costs_the_mean_of_its_starts() {
+fn a_scenario_costs_the_mean_of_its_recordings() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     program(directory);

@@ -129,7 +129,7 @@ fn profiles_of_gcc_are_found_by_digest() {
 }
 
 #[test]
-fn counts_place_what_no_start_needs_and_are_no_start() {
+fn counts_place_functions_that_no_trace_needs() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     recorded(directory);

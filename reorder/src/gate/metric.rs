@@ -105,7 +105,7 @@ impl Metric {
 
     /// Whether scenarios have it.
     #[must_use]
-    pub fn is_of_starts(self) -> bool {
+    pub fn is_of_scenarios(self) -> bool {
         matches!(
             self,
             Self::Faults

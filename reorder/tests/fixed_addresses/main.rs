@@ -129,7 +129,7 @@ fn a_number_that_looks_like_an_address_is_none() {
 }
 
 #[test]
-fn a_number_that_is_a_functions_start_keeps_the_function() {
+fn a_number_equal_to_a_functions_address_pins_it() {
     let mut bytes = sample().to_vec();
     let at = offset(&bytes, symbol(&bytes, "numbers"));
     let start = symbol(&bytes, "choose");

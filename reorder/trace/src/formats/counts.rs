@@ -45,7 +45,7 @@ pub(super) fn no_order(what: &str) -> Note {
         "{what} holds no order of execution: functions are ordered by count, most frequent first"
     ))
     .with_hint(
-        "record the order of a start: reorder record -o traces -- PROGRAM ARGUMENTS; or build with \
+        "record the order of a run: reorder record -o traces -- PROGRAM ARGUMENTS; or build with \
              clang -fprofile-generate -ftemporal-profile, rustc -Cprofile-generate=DIRECTORY \
              -Cllvm-args=-pgo-temporal-instrumentation, gcc -fprofile-generate",
     )
