@@ -84,7 +84,7 @@ fn no_part_of_the_portfolio_is_better() {
 }
 
 #[test]
-fn windows_that_begin_at_the_fault_suit_starts_that_walk_upwards() {
+fn windows_from_the_fault_suit_ascending_runs() {
     let model = FaultModel::ReadAround { page: 4096, window: 131_072, before: 0 };
     let upwards: Vec<FunctionId> = (0..512).map(FunctionId).collect();
     let trace = Trace { weight: 1, functions: upwards.clone() };

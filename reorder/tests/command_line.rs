@@ -47,7 +47,7 @@ fn directory() -> TempDir {
 }
 
 #[test]
-fn optimize_makes_a_program_that_does_the_same_on_fewer_pages() {
+fn optimize_keeps_behaviour_and_saves_pages() {
     let directory = directory();
     let program = build_program(directory.path());
     let output = directory.path().join("fast");
@@ -86,7 +86,7 @@ fn optimize_makes_a_program_that_does_the_same_on_fewer_pages() {
 }
 
 #[test]
-fn a_start_that_cannot_be_repeated_is_not_believed() {
+fn a_run_that_cannot_be_repeated_is_refused() {
     let directory = directory();
     let source = directory.path().join("counter.c");
     // Exits with 0 while its file is short, as it is while it is recorded and checked, and later with 1.
@@ -113,13 +113,13 @@ int main(int count, char **arguments) {
 }
 
 #[test]
-fn the_command_knows_other_runtimes_and_is_of_none() {
+fn the_command_itself_can_be_moved() {
     let command = reorder().args(["inspect", env!("CARGO_BIN_EXE_reorder")]).output().expect("it runs");
     assert!(text(&command.stdout).contains("can be moved"), "{}", text(&command.stdout));
 }
 
 #[test]
-fn what_cannot_run_is_status_two_with_a_hint_on_stderr() {
+fn mistakes_have_status_2_and_a_hint() {
     let mistakes: [&[&str]; 4] = [
         &["measure", "/etc/passwd", "/bin/true"],
         &["optimize", "/etc/passwd", "-o", "/dev/null", "--run", ""],
@@ -155,7 +155,7 @@ fn colours_are_asked_for_or_absent() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let mut child = reorder()
         .args(["completions", "zsh"])
         .stdout(Stdio::piped())

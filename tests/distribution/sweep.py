@@ -236,7 +236,7 @@ def main():
     parser.add_argument("--seed", default="1")
     parser.add_argument("--machine", choices=MACHINES, default="x86-64")
     parser.add_argument("--least", type=int, default=1)
-    parser.add_argument("--resume", action="store_true", help="keep the lines of the table and go on behind them")
+    parser.add_argument("--resume", action="store_true", help="keep the lines of the table and continue after them")
     parser.add_argument("--only", default="", help="only images with this in their path")
     wanted = parser.parse_intermixed_args()
     pins_path = wanted.table.with_suffix(".pins.tsv")

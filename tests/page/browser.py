@@ -314,7 +314,7 @@ def check_table(session, expected):
     search.fill("")
     expect(status).to_have_text(f"{expected['functions_text']} function{'' if expected['functions'] == 1 else 's'}")
 
-    session.one("#function-filter").get_by_role("radio", name="Run at start").click()
+    session.one("#function-filter").get_by_role("radio", name="Run at startup").click()
     sorted_out(session)
     assert "–" not in column(session, "rank"), "functions that do not run are listed as running"
     session.one("#function-filter").get_by_role("radio", name="All").click()
@@ -362,11 +362,11 @@ CONTRAST = """() => {
     const isText = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
     if (!isText || !element.checkVisibility() || element.closest(":disabled, .visually-hidden, svg, option, noscript")) continue;
     const style = getComputedStyle(element);
-    let behind = element;
+    let under = element;
     let ground = [0, 0, 0, 0];
-    while (behind && ground[3] < 250) {
-      ground = parse(getComputedStyle(behind).backgroundColor);
-      behind = behind.parentElement;
+    while (under && ground[3] < 250) {
+      ground = parse(getComputedStyle(under).backgroundColor);
+      under = under.parentElement;
     }
     const [one, other] = [luminance(parse(style.color)), luminance(ground)].sort((a, b) => b - a);
     const isLarge = parseFloat(style.fontSize) >= 24;

@@ -6,7 +6,10 @@ import pathlib
 import shutil
 import tempfile
 
-LLVM = pathlib.Path("/usr/lib/llvm-22/bin")
+from tool_versions import LLVM, VERSIONS
+
+# LLVM's tools under their names without a version.
+LLVM_FOLDER = pathlib.Path(f"/usr/lib/llvm{LLVM}/bin")
 # How code is compiled for each kind of image, and how that is linked.
 KINDS = {
     "pie": ("-fPIE", ["-pie"]),
@@ -69,7 +72,7 @@ class Build:
         """The command that compiles, without files."""
         plus = language == "cpp"
         if self.compiler.startswith("clang"):
-            command = ["clang++-22" if plus else "clang-22"]
+            command = [("clang++" if plus else "clang") + LLVM]
             if self.machine == "aarch64":
                 command.append("--target=aarch64-linux-gnu")
         elif self.compiler == "musl":
@@ -94,7 +97,7 @@ def linker_words(linker):
     """The option that selects the linker."""
     if linker == "lld":
         # Only LLVM's own folder has the name that drivers look for.
-        return [f"-B{LLVM}", "-fuse-ld=lld"]
+        return [f"-B{LLVM_FOLDER}", "-fuse-ld=lld"]
     if linker == "mold":
         return [f"-B{mold_folder()}", "-fuse-ld=mold"]
     return [f"-fuse-ld={linker}"]
@@ -127,7 +130,7 @@ def relink(choices, build):
 def draw(choices, machines, language):
     """A build at random."""
     machine = choices.choice(machines)
-    compiler = choices.choice(["gcc", "gcc", "gcc", "gcc-11", "clang", "clang", "clang"] * 3 + ["musl"])
+    compiler = choices.choice(["gcc", "gcc", "gcc", VERSIONS["OLDER_GCC"], "clang", "clang", "clang"] * 3 + ["musl"])
     if machine == "aarch64" or language == "cpp":
         compiler = compiler.partition("-")[0].replace("musl", "gcc")
     linker = choices.choice(["bfd", "bfd", "bfd", "gold", "lld", "lld", "mold"])

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+from tool_versions import LLVM
 from trial import apply
 
 WORKS = pathlib.Path(__file__).parent / "closure.works"
@@ -28,7 +29,7 @@ NEW_MOUNTS = 0x20000
 def works(only):
     """The command that prepares a home, and the program and command of each work."""
     setup, found = "", []
-    for line in WORKS.read_text().splitlines():
+    for line in WORKS.read_text().replace("$LLVM", LLVM).splitlines():
         program, _, command = line.partition(" ")
         if program == "setup":
             setup = command

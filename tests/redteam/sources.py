@@ -6,9 +6,10 @@ import re
 import subprocess
 
 from choices import Choices
+from tool_versions import VERSIONS
 from trial import Program
 
-ARCHIVE = pathlib.Path("/usr/src/gcc-12/gcc-12.2.0-dfsg.tar.xz")
+SOURCE = pathlib.Path("/usr/src", VERSIONS["GCC_SOURCE"])
 # Folders of GCC's tests, and the language of their files.
 FOLDERS = {"gcc.c-torture/execute": "c", "gcc.dg/torture": "c", "gcc.dg/tree-prof": "c", "g++.dg/eh": "cpp", "g++.dg/torture": "cpp",
            "g++.dg/opt": "cpp", "g++.dg/init": "cpp", "g++.dg/inherit": "cpp", "g++.old-deja/g++.eh": "cpp", "g++.old-deja/g++.mike": "cpp", "g++.dg/coroutines/torture": "cpp"}
@@ -23,7 +24,8 @@ def unpacked(directory):
         fresh = folder.with_suffix(".next")
         fresh.mkdir(parents=True, exist_ok=True)
         patterns = [f"*/gcc/testsuite/{name}/*" for name in FOLDERS]
-        subprocess.run(["tar", "xJf", ARCHIVE, "-C", fresh, "--strip-components=3", "--wildcards", *patterns], check=True)
+        [archive] = SOURCE.glob("gcc-*-dfsg.tar.xz")
+        subprocess.run(["tar", "xJf", archive, "-C", fresh, "--strip-components=3", "--wildcards", *patterns], check=True)
         fresh.rename(folder)
     return folder
 

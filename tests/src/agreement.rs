@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn folded_functions_run_first_once_and_duplicated_symbols_count_where_they_ran_first() {
+    fn folded_and_duplicated_functions_count_once() {
         let symbols = symbols(&[("a", 1), ("folded", 1), ("b", 2), ("b", 5)]);
         let result = agreement(&names("a b folded"), &[1, 5, 2], &symbols);
         assert_eq!(result.recorded, ["a", "b", "folded"]);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_ascending_subsequence_is_as_long_as_the_best_of_all_subsets() {
+    fn the_longest_ascending_subsequence_is_optimal() {
         // All sequences of six ranks below four, against all 64 subsets of each.
         for code in 0..4usize.pow(6) {
             let ranks: Vec<usize> = (0..6).map(|digit| code / 4usize.pow(digit) % 4).collect();

@@ -185,7 +185,7 @@ pub fn programs(roots: &[PathBuf]) -> Vec<PathBuf> {
 
 /// Whether the file is a position-independent program with an interpreter.
 fn is_program(path: &Path) -> bool {
-    /// Linkers put the program headers right behind the header of the file.
+    /// Linkers put the program headers directly after the header of the file.
     const HEADERS: u64 = 4096;
     let mut bytes = Vec::new();
     if File::open(path).and_then(|file| file.take(HEADERS).read_to_end(&mut bytes)).is_err() {
@@ -302,7 +302,8 @@ fn once_or_twice(libraries: Option<&Libraries>) -> impl Iterator<Item = Option<&
     std::iter::once(None).chain(libraries.map(Some))
 }
 
-/// The refusal's code, or the whole failure. That the command's own two halves disagree is none of the refusals that are right.
+/// The refusal's code, or the whole failure. That the command's own two halves disagree is none of the refusals that are
+/// right.
 fn refusal(outcome: &Outcome) -> Verdict {
     const UNPROVEN: &str = "R16";
     let text = outcome.stderr_text();

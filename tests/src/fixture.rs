@@ -23,7 +23,8 @@
 //! | `stripped` | what is expected of the stripped image: `same` (default), `skip`, or `refused R5` |
 //!
 //! Everywhere `{directory}` is the scratch directory of the variant, `{fixture}` the fixture's own, `{image}` the
-//! image that runs.
+//! image that runs. Commands name tools of LLVM without their version: `clang$LLVM`, `llvm-nm$LLVM`; the shell that runs
+//! them has the variables of `scripts/tool-versions`.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -357,13 +358,15 @@ fn with_toolchain(command: &str, toolchain: &str) -> Result<String, String> {
     let (compiler, linker) = toolchain.split_once('+').ok_or_else(|| format!("toolchain `{toolchain}`"))?;
     let (cc, cxx) = match compiler {
         "gcc" => ("gcc", "g++"),
-        "clang" => ("clang-22", "clang++-22"),
+        "clang" => ("clang$LLVM", "clang++$LLVM"),
         "aarch64-gcc" => ("aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++"),
-        "aarch64-clang" => ("clang-22 --target=aarch64-linux-gnu", "clang++-22 --target=aarch64-linux-gnu"),
+        "aarch64-clang" => {
+            ("clang$LLVM --target=aarch64-linux-gnu", "clang++$LLVM --target=aarch64-linux-gnu")
+        }
         _ => return Err(format!("unknown compiler `{compiler}`")),
     };
     let ld = match linker {
-        "lld" => "-B/usr/lib/llvm-22/bin -fuse-ld=lld".to_owned(),
+        "lld" => "-B/usr/lib/llvm$LLVM/bin -fuse-ld=lld".to_owned(),
         // A compiler for another processor looks for linkers with that processor's name.
         "mold" if compiler.starts_with(CROSS) => "-B/usr/libexec/mold".to_owned(),
         "bfd" | "gold" | "mold" => format!("-fuse-ld={linker}"),

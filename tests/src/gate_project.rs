@@ -106,7 +106,7 @@ impl GateProject {
         let definition = format!("FUNCTION {NEW_FUNCTION}(int n) {{ FILL(6000); return n + 7; }}");
         let source = source
             .replace("/* more functions */", &definition)
-            .replace("/* more of the start */", &format!("n = {NEW_FUNCTION}(n);"));
+            .replace("/* more of startup */", &format!("n = {NEW_FUNCTION}(n);"));
         self.write("program.c", source);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! For names that several functions share, lld moves all of them. To separate that loss from the quality of its order,
 //! there is a second form in which each section is named by its address, for a program of empty sections of the
-//! same sizes: lld orders for the start by traces and sizes alone.
+//! same sizes: lld orders for startup by traces and sizes alone.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use std::{fs, io};
 
+use reorder_base::tool_versions::variables;
 use tempfile::TempDir;
 
 use crate::process::{self, Outcome};
@@ -90,8 +91,8 @@ impl Build {
         fs::write(path, text)
     }
 
-    /// A command that runs `line` in the folder. Our commands are in `PATH`; `$LD` is the path of `reorder-ld`
-    /// and `$LINKS` the folder of links.
+    /// A command that runs `line` in the folder. Our commands are in `PATH`; `$LD` is the path of `reorder-ld`,
+    /// `$LINKS` the folder of links, and `clang$LLVM` a tool of LLVM.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", line]).current_dir(&self.folder);
@@ -108,6 +109,7 @@ impl Build {
             .env("LINKS", &self.links)
             .env("XDG_CACHE_HOME", self.scratch.path().join("cache"))
             .env("RUST_BACKTRACE", "0")
+            .envs(variables())
             .envs(self.variables.iter().cloned());
         command
     }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use reorder_base::tool_versions::llvm;
+
 use crate::process::{self, Outcome};
 
 /// One compilation or run.
@@ -91,7 +93,7 @@ impl Workbench {
     /// The tool is missing or fails.
     #[must_use]
     pub fn official_traces(&self, profile: &str) -> Vec<Vec<String>> {
-        let shown = self.run("llvm-profdata-22", &format!("show --temporal-profile-traces {profile}"));
+        let shown = self.run(&llvm("llvm-profdata"), &format!("show --temporal-profile-traces {profile}"));
         let mut traces = Vec::new();
         for line in shown.lines() {
             if line.starts_with("  Temporal Profile Trace ") {
@@ -109,7 +111,7 @@ impl Workbench {
     /// `nm` is missing or fails.
     #[must_use]
     pub fn symbols(&self, image: &str) -> Vec<(u64, String)> {
-        let listed = self.run("llvm-nm-22", &format!("--defined-only {image}"));
+        let listed = self.run(&llvm("llvm-nm"), &format!("--defined-only {image}"));
         let symbol = |line: &str| {
             let mut words = line.split_ascii_whitespace();
             let address = u64::from_str_radix(words.next()?, 16).ok()?;

@@ -14,6 +14,7 @@ use layout_algos::ids::FunctionId;
 use layout_algos::problem::LayoutProblem;
 use md5::{Digest, Md5};
 use object::{Object, ObjectSymbol};
+use reorder_base::tool_versions::llvm;
 
 use crate::process;
 
@@ -60,20 +61,20 @@ pub fn profile_text(problem: &LayoutProblem) -> String {
     text
 }
 
-/// The order that `llvm-profdata-22 order` computes from the traces. Files are made in `directory`.
+/// The order that `llvm-profdata order` computes from the traces. Files are made in `directory`.
 ///
 /// # Errors
 /// A sentence when the tool fails or its output is not one name a line.
 pub fn llvm_profdata_order(problem: &LayoutProblem, directory: &Path) -> Result<ToolOrder, String> {
     let profile = directory.join("profile.proftext");
     fs::write(&profile, profile_text(problem)).map_err(|error| error.to_string())?;
-    let (stdout, elapsed) = run(Command::new("llvm-profdata-22").arg("order").arg(&profile))?;
+    let (stdout, elapsed) = run(Command::new(llvm("llvm-profdata")).arg("order").arg(&profile))?;
     let names = stdout.lines().filter(|line| !line.starts_with('#'));
     let functions = names.map(function_of).collect::<Result<_, _>>()?;
     Ok(ToolOrder { functions, elapsed })
 }
 
-/// The order in which `ld.lld-22 --bp-startup-sort=function` puts the traced functions. Files are made in `directory`.
+/// The order in which `ld.lld --bp-startup-sort=function` puts the traced functions. Files are made in `directory`.
 ///
 /// # Errors
 /// A sentence when a tool fails or a function is missing in its output.
@@ -82,10 +83,10 @@ pub fn lld_order(problem: &LayoutProblem, directory: &Path) -> Result<ToolOrder,
         ["profile.proftext", "functions.s", "functions.o", "functions"].map(|name| directory.join(name));
     fs::write(&profile, profile_text(problem)).map_err(|error| error.to_string())?;
     fs::write(&source, one_section_each(problem)).map_err(|error| error.to_string())?;
-    run(Command::new("clang-22").arg("-c").arg(&source).arg("-o").arg(&input))?;
+    run(Command::new(llvm("clang")).arg("-c").arg(&source).arg("-o").arg(&input))?;
     let mut flag = std::ffi::OsString::from("--irpgo-profile=");
     flag.push(&profile);
-    let mut link = Command::new("ld.lld-22");
+    let mut link = Command::new(llvm("ld.lld"));
     link.arg("-shared").arg(flag).arg("--bp-startup-sort=function").arg(&input).arg("-o").arg(&output);
     let (_, elapsed) = run(&mut link)?;
     let bytes = fs::read(&output).map_err(|error| error.to_string())?;

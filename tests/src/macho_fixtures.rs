@@ -143,8 +143,8 @@ pub fn fixture_path(name: &str) -> PathBuf {
 fn compile(directory: &Path, number: usize, source: &str, flags: &str, build: Build) {
     let Build { architecture, version, compile, .. } = build;
     let (compiler, language) = match source.ends_with(".cpp") {
-        true => ("clang++-22", cxx_flags()),
-        false => ("clang-22", String::new()),
+        true => ("clang++$LLVM", cxx_flags()),
+        false => ("clang$LLVM", String::new()),
     };
     let source = fixture_path(source);
     // Assembly needs no optimisation.
@@ -163,7 +163,7 @@ fn finish(directory: TempDir, build: Build) -> Fixture {
     let Build { architecture, version, link, undefined, .. } = build;
     let libraries = runtime().join(architecture);
     let line = format!(
-        "ld64.lld-22 -w -arch {architecture} -platform_version macos {version} {version} {link} {undefined} \
+        "ld64.lld$LLVM -w -arch {architecture} -platform_version macos {version} {version} {link} {undefined} \
          $(cat objects 2>/dev/null || echo *.o) '{libraries}/libSystem.B.dylib' '{libraries}/libc++.1.dylib'",
         libraries = libraries.display(),
     );

@@ -47,10 +47,11 @@ impl Pair {
             std::fs::write(path.join(name), source).unwrap();
         }
         std::fs::write(path.join("order"), ORDER).unwrap();
-        let compile =
-            format!("clang-22 --target={architecture}-apple-macos{version} -fexceptions -funwind-tables -O1");
+        let compile = format!(
+            "clang$LLVM --target={architecture}-apple-macos{version} -fexceptions -funwind-tables -O1"
+        );
         let link = format!(
-            "ld64.lld-22 -arch {architecture} -platform_version macos {version}.0 {version}.0 -undefined dynamic_lookup \
+            "ld64.lld$LLVM -arch {architecture} -platform_version macos {version}.0 {version}.0 -undefined dynamic_lookup \
              -no_uuid -adhoc_codesign first.o {architecture}.o cleanup.o last.o"
         );
         let line = format!(
@@ -75,8 +76,8 @@ impl Pair {
             std::fs::write(path.join(name).join("order"), order.replace(' ', "\n")).unwrap();
         }
         let line = format!(
-            "cd '{}' && clang-22 --target={architecture}-apple-macos13 -c unit.s -o unit.o && for name in a b; do \
-             ld64.lld-22 -arch {architecture} -platform_version macos 13.0 13.0 -undefined dynamic_lookup -no_uuid \
+            "cd '{}' && clang$LLVM --target={architecture}-apple-macos13 -c unit.s -o unit.o && for name in a b; do \
+             ld64.lld$LLVM -arch {architecture} -platform_version macos 13.0 13.0 -undefined dynamic_lookup -no_uuid \
              -adhoc_codesign -x unit.o -o $name/program -order_file $name/order; done",
             path.display()
         );

@@ -47,7 +47,7 @@ pub const LINKERS: [(&str, &str); 4] = [
     ("bfd", "g++ -fuse-ld=bfd"),
     ("gold", "g++ -fuse-ld=gold"),
     ("mold", "g++ -fuse-ld=mold"),
-    ("lld", "clang++-22 --ld-path=ld.lld-22"),
+    ("lld", "clang++$LLVM --ld-path=ld.lld$LLVM"),
 ];
 
 /// The compiled objects, in a directory of their own.

@@ -12,6 +12,7 @@ use std::{fmt, fs, io, thread};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use reorder_base::tool_versions::variables;
 
 use crate::early_readers::early_reader;
 
@@ -90,7 +91,7 @@ pub fn run(command: &mut Command, limit: Duration) -> io::Result<Outcome> {
     run_on(command, Stdio::null(), limit)
 }
 
-/// Runs `command` on `input` and waits for at most `limit`.
+/// Runs `command` on `input` and waits for at most `limit`. Its environment has the versions of tools: `clang$LLVM`.
 ///
 /// The program gets a process group of its own; what is left of the group is killed when the program has ended.
 ///
@@ -99,7 +100,12 @@ pub fn run(command: &mut Command, limit: Duration) -> io::Result<Outcome> {
 pub fn run_on(command: &mut Command, input: Stdio, limit: Duration) -> io::Result<Outcome> {
     let mut stdout = tempfile::tempfile()?;
     let mut stderr = tempfile::tempfile()?;
-    command.stdin(input).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?).process_group(0);
+    command
+        .envs(variables())
+        .stdin(input)
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
+        .process_group(0);
     let mut child = spawn(command)?;
     let status = wait(&mut child, limit)?;
     kill_group(&child);

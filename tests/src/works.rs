@@ -1,11 +1,11 @@
-//! Work for programs that nobody wrote works for: files of many kinds.
+//! Generic work for installed programs: files of many kinds.
 //!
-//! In: an installed program and a folder of files. Out: an [`Examination`]. Each file is given to the program as its argument, as
-//! its standard input, and as the first of two names, of which the second is that of a file to write; every time in an empty
-//! folder of the same path. Of works that the original treats alike, as programs do whose input is of another kind, only the first
-//! is compared. What the original prints, how it ends and which files it leaves must all be the same once its functions are
-//! permuted. Only what the original does every time is asked of the result, and only what the result does again is
-//! held against it.
+//! In: an installed program and a folder of files. Out: an [`Examination`]. Each file is given to the program as its
+//! argument, as its standard input, and as the first of two names, of which the second is that of a file to write; every
+//! time in an empty folder of the same path. Of works that the original treats alike, as programs do whose input is of
+//! another kind, only the first is compared. What the original prints, how it ends and which files it leaves must all be the
+//! same once its functions are permuted. Only what the original does every time is asked of the result, and only what the
+//! result does again is held against it.
 //!
 //! Programs act on what they are given, so the caller runs this where nothing can be harmed.
 
@@ -27,7 +27,7 @@ use crate::stage::Stage;
 const ENOUGH_ALIKE: usize = 12;
 /// So many works that vary by themselves show that all do.
 const ENOUGH_VARYING: usize = 3;
-/// Works that do not end before a program is taken for a server, or for one that waits for somebody.
+/// Works that do not end before a program is taken for a server or for one that waits for input.
 const MOST_WITHOUT_END: usize = 2;
 /// Works of one program take no longer than this on the original.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -276,8 +276,8 @@ fn what_is_no_program_of_this_machine_is_refused_beforehand() {
     let foreign = if cfg!(target_arch = "x86_64") { "aarch64-linux-gnu-gcc" } else { "x86_64-linux-gnu-gcc" };
     let make = format!(
         "{foreign} -DDISTANCE=0 program.c -o foreign && gcc -DDISTANCE=0 -shared -fPIC program.c -o library.so && \
-         clang-22 --target=arm64-apple-macos12 -c -o app.o -x c - <<< 'int f(int a) {{ return a; }} int g(int a) {{ return f(a); }}' && \
-         ld64.lld-22 -arch arm64 -platform_version macos 12 12 -dylib app.o -o app"
+         clang$LLVM --target=arm64-apple-macos12 -c -o app.o -x c - <<< 'int f(int a) {{ return a; }} int g(int a) {{ return f(a); }}' && \
+         ld64.lld$LLVM -arch arm64 -platform_version macos 12 12 -dylib app.o -o app"
     );
     shell(&format!("cd '{}' && {make}", directory.display()), LIMIT).unwrap();
     for (image, expected) in [

@@ -90,7 +90,7 @@ fn copies_behave_and_survive_tools() {
         assert_eq!(run(&mut Command::new(&pair.new)), before, "{flags}");
         let verified = run(reorder().arg("verify").arg(&pair.old).arg(&pair.new));
         assert!(verified.success(), "{flags}: {verified}");
-        for tool in ["strip -s", "llvm-strip-22 -s", "patchelf --set-rpath /nowhere"] {
+        for tool in ["strip -s", "llvm-strip$LLVM -s", "patchelf --set-rpath /nowhere"] {
             let edited = pair.directory.path().join("edited");
             let line = format!("cp '{}' '{1}' && {tool} '{1}'", pair.new.display(), edited.display());
             if tool.starts_with("patchelf") && flags.contains("static") {
@@ -103,7 +103,7 @@ fn copies_behave_and_survive_tools() {
 }
 
 #[test]
-fn a_start_runs_in_the_copies() {
+fn startup_runs_in_the_copies() {
     let pair = Pair::build("-fPIE -pie");
     let trace = |image: &Path, name: &str| -> String {
         let traces = pair.directory.path().join(name);

@@ -12,6 +12,7 @@ use end_to_end::process::{self, succeed};
 use end_to_end::workspace::{reorder, root};
 use libtest_mimic::{Arguments, Trial};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
+use reorder_base::tool_versions::llvm;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -32,13 +33,13 @@ const BUILDS: [(&str, &str, bool); 21] = [
     ("gcc kept relocations", "gcc -g -O2 -Wl,--emit-relocs", false),
     ("gcc whole program", "gcc -g -O2 -flto", false),
     ("gcc index", "gcc -g -O2 -fuse-ld=gold -Wl,--gdb-index", false),
-    ("clang 5", "clang-22 -g -gdwarf-5 -O2", true),
-    ("clang 4", "clang-22 -g -gdwarf-4 -O2", true),
-    ("clang compressed", "clang-22 -g -gz=zstd -O2 -fuse-ld=lld", true),
-    ("clang sections", "clang-22 -g -O2 -ffunction-sections -Wl,--gc-sections -fuse-ld=lld", true),
-    ("clang index", "clang-22 -g -ggnu-pubnames -O2 -fuse-ld=lld -Wl,--gdb-index", true),
-    ("clang hashes", "clang-22 -g -O1 -fsanitize=function -fsanitize-trap=function", true),
-    ("clang names", "clang-22 -g -gpubnames -O2 -fuse-ld=lld -Wl,--debug-names", true),
+    ("clang 5", "clang$LLVM -g -gdwarf-5 -O2", true),
+    ("clang 4", "clang$LLVM -g -gdwarf-4 -O2", true),
+    ("clang compressed", "clang$LLVM -g -gz=zstd -O2 -fuse-ld=lld", true),
+    ("clang sections", "clang$LLVM -g -O2 -ffunction-sections -Wl,--gc-sections -fuse-ld=lld", true),
+    ("clang index", "clang$LLVM -g -ggnu-pubnames -O2 -fuse-ld=lld -Wl,--gdb-index", true),
+    ("clang hashes", "clang$LLVM -g -O1 -fsanitize=function -fsanitize-trap=function", true),
+    ("clang names", "clang$LLVM -g -gpubnames -O2 -fuse-ld=lld -Wl,--debug-names", true),
 ];
 
 fn main() -> ExitCode {
@@ -95,10 +96,10 @@ impl Pair {
     fn answers_as_before(&self, is_checked: bool) {
         self.lines_by_address();
         self.session("gdb", &["-nx", "-batch", "-x"], GDB, &["Breakpoint", "triple = ", "#1 "]);
-        self.session("lldb-22", &["--no-lldbinit", "--batch", "-s"], LLDB, &["stop reason", "frame #1"]);
+        self.session(&llvm("lldb"), &["--no-lldbinit", "--batch", "-s"], LLDB, &["stop reason", "frame #1"]);
         if is_checked {
             let verdicts = self.both(|image| {
-                let mut command = Command::new("llvm-dwarfdump-22");
+                let mut command = Command::new(llvm("llvm-dwarfdump"));
                 let outcome = process::run(command.arg("--verify").arg(image), LIMIT).unwrap();
                 // Its first line names the file.
                 masked(&outcome.stdout_text().lines().skip(1).collect::<Vec<_>>().join("\n"))
@@ -127,7 +128,7 @@ impl Pair {
             places[0].push(start + within);
             places[1].push(functions[1][at].0 + within);
         }
-        for tool in ["addr2line", "llvm-addr2line-22"] {
+        for tool in ["addr2line", &llvm("llvm-addr2line")] {
             let answer = |image: &Path, places: &[u64]| {
                 let mut command = Command::new(tool);
                 command

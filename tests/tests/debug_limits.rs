@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use end_to_end::process::{self, shell};
 use end_to_end::workspace::{reorder, root};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+use reorder_base::tool_versions::llvm;
 use reorder_verify::{VerifyOptions, verify};
 use tempfile::TempDir;
 
@@ -139,13 +140,13 @@ int main(int count, char **) { return alpha(count) + beta(count) + both<int>(cou
     let folder = Folder::build(
         &[("main.cpp", SOURCE), ("other.c", OTHER)],
         "gcc -O1 -c $BALLAST other.c && \
-         for compiler in clang++-22 g++; do for section in '' -ffunction-sections; do \
+         for compiler in clang++$LLVM g++; do for section in '' -ffunction-sections; do \
          $compiler -O2 -g -gsplit-dwarf $section -fPIE -pie main.cpp other.o ballast.o -o $compiler$section || exit 1; done; done && \
-         clang++-22 -O2 -g -gdwarf-4 -gsplit-dwarf -fPIE -pie main.cpp other.o ballast.o -o four",
+         clang++$LLVM -O2 -g -gdwarf-4 -gsplit-dwarf -fPIE -pie main.cpp other.o ballast.o -o four",
     );
-    folder.is_refused("clang++-22", "in a file of its own");
+    folder.is_refused(&llvm("clang++"), "in a file of its own");
     folder.is_refused("g++", "in a file of its own");
-    folder.apply("clang++-22-ffunction-sections", "moved").unwrap();
+    folder.apply(&format!("{}-ffunction-sections", llvm("clang++")), "moved").unwrap();
     folder.is_refused("four", "in a file of its own");
     // The same unit, not marked as split while it is written: DW_AT_GNU_dwo_name and DW_AT_GNU_dwo_id.
     folder.replace("four", ".debug_abbrev", &[0xb0, 0x42], &[0xd0, 0x42], "half");
@@ -213,7 +214,7 @@ __attribute__((noinline)) int next(int x) { return foreign(x) * 3; }
         &[("main.c", SOURCE), ("other.c", "int foreign(int x) { return x * x + 1; }")],
         "gcc -O1 -c $BALLAST other.c && SPLIT='-g -gsplit-dwarf -ffunction-sections -fPIE -pie' && \
          gcc -Os $SPLIT main.c other.o ballast.o -o close && \
-         clang-22 -O2 $SPLIT -fuse-ld=lld main.c other.o ballast.o -o apart",
+         clang$LLVM -O2 $SPLIT -fuse-ld=lld main.c other.o ballast.o -o apart",
     );
     folder.is_refused("close", "only files of split units name");
     folder.apply("apart", "moved").unwrap();

@@ -8,13 +8,14 @@ use std::process::ExitCode;
 use end_to_end::distribution::{Verdict, examine};
 use end_to_end::workspace;
 use libtest_mimic::{Arguments, Failed, Trial};
+use reorder_base::tool_versions::llvm_directory;
 
 /// With fewer programs the sample would be meaningless.
 const AT_LEAST: usize = 40;
 
 /// From small to large, by many maintainers: shells, editors of text, archives, package tools, compilers, linkers,
 /// debuggers. All come with Debian's base or with the tools that the tests install.
-const PROGRAMS: [&str; 48] = [
+const PROGRAMS: [&str; 47] = [
     "/usr/bin/bash",
     "/usr/bin/dash",
     "/usr/bin/ls",
@@ -62,7 +63,6 @@ const PROGRAMS: [&str; 48] = [
     "/usr/bin/eu-readelf",
     "/usr/bin/getfacl",
     "/usr/bin/setfattr",
-    "/usr/lib/llvm-22/bin/llvm-readobj",
 ];
 
 fn main() -> ExitCode {
@@ -70,8 +70,9 @@ fn main() -> ExitCode {
     if !arguments.list {
         workspace::reorder_path();
     }
-    let present: Vec<PathBuf> =
-        PROGRAMS.iter().map(PathBuf::from).filter(|program| program.exists()).collect();
+    let readobj = Path::new(&llvm_directory()).join("llvm-readobj");
+    let programs = PROGRAMS.iter().map(PathBuf::from).chain([readobj]);
+    let present: Vec<PathBuf> = programs.filter(|program| program.exists()).collect();
     let enough = present.len() >= AT_LEAST;
     let mut trials: Vec<Trial> = present
         .into_iter()

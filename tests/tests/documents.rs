@@ -30,7 +30,7 @@ use Way::{Elsewhere, Run};
 
 /// Replaces the compiler commands for the program of the workplace.
 const GCC: (&str, &str) = ("gcc …", "g++ -O1 main.cpp");
-const CLANG: (&str, &str) = ("clang …", "clang++-22 -O1 main.cpp -o program");
+const CLANG: (&str, &str) = ("clang …", "clang++$LLVM -O1 main.cpp -o program");
 /// The command is built already, and the test must not install it.
 const INSTALL: (&str, &str) =
     ("cargo install", "cargo install --quiet --debug --offline --root installed --target-dir \"$TARGET\"");
@@ -44,13 +44,13 @@ const PLUGIN_PACKAGE: (&str, &str) = ("--path linker-plugin", "--path \"$ROOT/li
 /// A library for the other system, and a list of the functions that it executes first.
 const MACH_O: &str = "
     printf 'int f(int a) { return a + 1; }\\nint g(int a) { return f(a) + 2; }\\nint h(int a) { return g(a) * 3; }\\n' > app.c
-    clang-22 --target=arm64-apple-macos12 -O1 -fno-inline -c app.c -o app.o
-    ld64.lld-22 -arch arm64 -platform_version macos 12 12 -dylib -undefined dynamic_lookup app.o -o MyApp
+    clang$LLVM --target=arm64-apple-macos12 -O1 -fno-inline -c app.c -o app.o
+    ld64.lld$LLVM -arch arm64 -platform_version macos 12 12 -dylib -undefined dynamic_lookup app.o -o MyApp
     printf '_h\\n_f\\n' > profiles";
 
 /// Profiles from the compiler and the system.
 const PROFILES: &str = "
-    clang++-22 -O1 -fprofile-generate -mllvm -pgo-temporal-instrumentation main.cpp -o instrumented
+    clang++$LLVM -O1 -fprofile-generate -mllvm -pgo-temporal-instrumentation main.cpp -o instrumented
     mkdir -p runs
     LLVM_PROFILE_FILE=app.profraw ./instrumented --first-screen
     LLVM_PROFILE_FILE=default.profraw ./instrumented status
@@ -133,13 +133,13 @@ const TABLE: &[(&str, Way)] = &[
              chmod +x configure",
             &[
                 ("gcc -B", "g++ -B"),
-                ("clang -fuse-ld", "clang++-22 -fuse-ld"),
+                ("clang -fuse-ld", "clang++$LLVM -fuse-ld"),
                 ("--reorder-links)\" …     #", "--reorder-links)\" . > cmake.log && cmake --build . > cmake.log #"),
                 ("--reorder-links)\" …", "--reorder-links)\" main.cpp -o linked && ./linked"),
             ],
         ),
     ),
-    ("# .cargo/config.toml", Elsewhere("is a file; the block behind it does the same")),
+    ("# .cargo/config.toml", Elsewhere("is a file; the block after it does the same")),
     ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=reorder-cc cargo build --release", Run(CARGO, &[])),
     (
         "REORDER_DRIVER=aarch64-linux-gnu-gcc cargo build --target aarch64-unknown-linux-gnu",

@@ -43,7 +43,7 @@ fn with_verdict(report: &Value, verdict: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_function_in_the_start_fails_the_gate_and_is_named_in_every_form() {
+fn a_function_added_to_startup_fails_and_is_named() {
     let project = GateProject::new();
     // The first run has no baseline.
     let outcome = project.script("./ci", &[]);
@@ -120,19 +120,6 @@ fn the_schemas_are_schemas_and_say_no() {
         project.write(&wrong, text.replacen(from, to, 1));
         gate_validators::not_json_schema(&files[schema], &project.file(&wrong));
     }
-}
-
-#[test]
-fn warnings_only_are_asked_for() {
-    let project = worse();
-    let (status, report) =
-        json(&project, &["--warn-only", "--export", "github=a.github", "--export", "sarif=a.sarif"]);
-    assert_eq!((status, &report["outcome"]), (0, &"warn".into()));
-    assert!(!with_verdict(&report, "fail").is_empty(), "findings are told all the same");
-    let annotations = project.read("a.github");
-    assert!(annotations.starts_with("::warning ") && !annotations.contains("::error"), "{annotations}");
-    assert!(project.read("a.sarif").contains("\"level\": \"warning\""));
-    assert_eq!(json(&project, &[]).0, 1);
 }
 
 #[test]
@@ -227,7 +214,7 @@ fn annotations_and_summary_come_from_one_flag() {
         annotations.lines().all(|line| line.starts_with("::error ")) && annotations.contains(NEW_FUNCTION)
     );
     project.script("reorder gate --github", &environment);
-    assert_eq!(project.read("summary.md").matches("### ").count(), 2, "a second time behind the first");
+    assert_eq!(project.read("summary.md").matches("### ").count(), 2, "a second time after the first");
     // Elsewhere it reports what is missing and continues.
     let outcome = project.gate(&["--github"]);
     assert_eq!(status(&outcome), 1);
@@ -289,7 +276,7 @@ fn no_output_overwrites_an_input_or_another_output() {
 }
 
 #[test]
-fn outputs_have_any_name_and_a_lost_summary_loses_nothing_else() {
+fn a_lost_summary_affects_no_other_output() {
     let project = worse();
     let script = "reorder gate --github --export json=$'\\xff=.json' --export text=-";
     let outcome = project.script(script, &[("GITHUB_STEP_SUMMARY", "/no/such/folder/summary.md")]);

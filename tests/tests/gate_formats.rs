@@ -256,7 +256,7 @@ fn escaped(text: &str) -> String {
 }
 
 #[test]
-fn markdown_stays_below_the_limit_with_a_hundred_thousand_names() {
+fn markdown_of_100_000_names_is_below_the_limit() {
     const LIMIT: usize = 64 << 10;
     let directory = tempfile::tempdir().unwrap();
     let names = || (0..100_000).map(|index| format!("{}{index}", HOSTILE[index % HOSTILE.len()]));

@@ -56,10 +56,10 @@ impl Foreign {
     }
 }
 
-const MACH_O: &str = "clang-22 --target=arm64-apple-macos12 -O1 -c program.c -o program.o\n\
-    ld64.lld-22 -arch arm64 -platform_version macos 12 12 -undefined dynamic_lookup program.o -o program";
-const AARCH64: &str = "clang-22 --target=aarch64-linux-gnu -O1 -ffreestanding -ffunction-sections -c program.c -o program.o\n\
-    ld.lld-22 -e main program.o -o program";
+const MACH_O: &str = "clang$LLVM --target=arm64-apple-macos12 -O1 -c program.c -o program.o\n\
+    ld64.lld$LLVM -arch arm64 -platform_version macos 12 12 -undefined dynamic_lookup program.o -o program";
+const AARCH64: &str = "clang$LLVM --target=aarch64-linux-gnu -O1 -ffreestanding -ffunction-sections -c program.c -o program.o\n\
+    ld.lld$LLVM -e main program.o -o program";
 
 #[test]
 fn images_of_other_systems_are_gated() {

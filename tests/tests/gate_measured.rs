@@ -55,7 +55,7 @@ fn verdict(output: &Output, metric: &str) -> Option<String> {
 }
 
 #[test]
-fn a_slower_start_fails_and_noise_does_not() {
+fn slower_runs_fail_and_noise_does_not() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     builds("wall-milliseconds = '+100 %'", directory);
@@ -68,7 +68,7 @@ fn a_slower_start_fails_and_noise_does_not() {
 }
 
 #[test]
-fn without_a_limit_times_are_shown_and_without_the_flag_nothing_runs() {
+fn times_need_a_limit_to_fail_and_a_flag_to_be_measured() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     builds("", directory);

@@ -36,7 +36,7 @@ const MEMORY_LIMIT: u64 = 8 << 30;
 /// Source, recipe and name of each seed image; together they have every table that the rewriter reads.
 const SEEDS: [(&str, &str); 7] = [
     ("pie_bfd", "gcc -O2 -fPIE -pie -Wl,--emit-relocs plain_program/main.c"),
-    ("jump_tables_lld", "clang-22 -O2 -fPIE -pie -fuse-ld=lld switch_tables/main.c"),
+    ("jump_tables_lld", "clang$LLVM -O2 -fPIE -pie -fuse-ld=lld switch_tables/main.c"),
     ("shared_gold", "gcc -O2 -fPIC -shared -fuse-ld=gold shared_library/main.c"),
     ("exceptions_mold", "g++ -O1 -fPIE -pie -fuse-ld=mold identical_code_folding/main.cpp"),
     (

@@ -80,7 +80,7 @@ fn no_output_takes_the_place_of_what_is_read() {
 }
 
 #[test]
-fn the_only_copy_is_not_exchanged_for_a_map_that_does_not_lead_back() {
+fn the_only_copy_needs_a_map_that_restores_it() {
     let scratch = program("-g");
     let directory = scratch.path();
     let old = fs::read(directory.join("program")).unwrap();

@@ -12,6 +12,7 @@ use end_to_end::layout_profile::{profile_text, section_names};
 use end_to_end::layout_simulated::simulated;
 use end_to_end::process::succeed;
 use end_to_end::workspace;
+use reorder_base::tool_versions::llvm;
 
 /// Both objects have a local function `shared`, of different size; the order file can name neither alone.
 const FIRST: &str = "
@@ -30,7 +31,7 @@ const SECOND: &str = "
 
 fn link(directory: &Path, output: &str, flags: &[&str]) {
     succeed(
-        Command::new("clang-22")
+        Command::new(llvm("clang"))
             .current_dir(directory)
             .args(["-fuse-ld=lld", "-pie", "-o", output])
             .args(flags)
@@ -43,7 +44,7 @@ fn corpus(directory: &Path) -> Corpus {
     for (name, source) in [("first", FIRST), ("second", SECOND)] {
         let file = format!("{name}.c");
         fs::write(directory.join(&file), source).unwrap();
-        succeed(Command::new("clang-22").current_dir(directory).args([
+        succeed(Command::new(llvm("clang")).current_dir(directory).args([
             "-O1",
             "-fPIE",
             "-ffunction-sections",
@@ -61,7 +62,7 @@ fn corpus(directory: &Path) -> Corpus {
 }
 
 #[test]
-fn positions_follow_symbols_and_simulated_links_are_true_ones() {
+fn positions_and_simulated_links_agree_with_real_links() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let corpus = corpus(directory);
@@ -100,7 +101,7 @@ fn a_link_of_other_objects_is_refused() {
     let directory = directory.path();
     let corpus = corpus(directory);
     fs::write(directory.join("second.c"), SECOND.replace("unused", "other")).unwrap();
-    succeed(Command::new("clang-22").current_dir(directory).args([
+    succeed(Command::new(llvm("clang")).current_dir(directory).args([
         "-O1",
         "-fPIE",
         "-ffunction-sections",

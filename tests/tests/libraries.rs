@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use end_to_end::process::{self, Outcome};
 use end_to_end::workspace;
+use reorder_base::tool_versions::llvm_library;
 
 const APPLY_LIMIT: Duration = Duration::from_secs(900);
 const RUN_LIMIT: Duration = Duration::from_secs(300);
@@ -117,15 +118,15 @@ fn emulated_programs_run_on_permuted_libraries() {
 #[test]
 fn a_compiler_on_its_permuted_library_writes_the_same_object() {
     let scratch = tempfile::tempdir().unwrap();
-    let folder = permuted(scratch.path(), LIBRARIES, &["libLLVM.so.22.1"], 1);
+    let folder = permuted(scratch.path(), LIBRARIES, &[&llvm_library()], 1);
     let source = workspace::root().join("tests/fixtures/exceptions/main.cpp");
     let compile = |folder: Option<&Path>, object: &str| {
-        let line = format!("clang++-22 -O2 -c '{}' -o {object}", source.display());
+        let line = format!("clang++$LLVM -O2 -c '{}' -o {object}", source.display());
         let outcome = run(folder, scratch.path(), &line);
         assert!(outcome.success(), "{outcome}");
         fs::read(scratch.path().join(object)).unwrap()
     };
-    let used = run(Some(&folder), scratch.path(), "ldd /usr/bin/clang-22").stdout_text();
+    let used = run(Some(&folder), scratch.path(), "ldd /usr/bin/clang$LLVM").stdout_text();
     assert!(used.contains(&*folder.to_string_lossy()), "{used}");
     assert_eq!(compile(None, "before.o"), compile(Some(&folder), "after.o"));
 }

@@ -129,11 +129,11 @@ fn objects_of_link_time_optimisation_are_read() {
         assert!(sections.keys().any(|(object, _)| object.ends_with(".ltrans0.ltrans.o")), "{sections:?}");
     }
     let clang = Namesakes::compile(
-        "clang-22 -O1 -ffunction-sections -flto=thin",
-        "clang++-22 -O1 -ffunction-sections -flto=thin",
+        "clang$LLVM -O1 -ffunction-sections -flto=thin",
+        "clang++$LLVM -O1 -ffunction-sections -flto=thin",
     );
     let clang = clang.unwrap();
-    clang.run("rm dir/libpair.a && llvm-ar-22 rcs dir/libpair.a first.o second.o").unwrap();
+    clang.run("rm dir/libpair.a && llvm-ar$LLVM rcs dir/libpair.a first.o second.o").unwrap();
     let image = clang.link("lld", "thin", "-flto=thin").unwrap();
     assert_eq!(clang.run("./thin").unwrap(), OUTPUT);
     let bytes = clang.map("thin").unwrap();
@@ -162,8 +162,8 @@ fn apple_s_map_names_symbols_and_members() {
     }
     for architecture in ["arm64", "x86_64"] {
         let line = format!(
-            "cd '{}' && for unit in main second; do clang-22 --target={architecture}-apple-macos12 -O1 -c $unit.c -o \
-             $unit.o; done && rm -f libpair.a && llvm-ar-22 rcs libpair.a second.o && ld64.lld-22 -arch {architecture} \
+            "cd '{}' && for unit in main second; do clang$LLVM --target={architecture}-apple-macos12 -O1 -c $unit.c -o \
+             $unit.o; done && rm -f libpair.a && llvm-ar$LLVM rcs libpair.a second.o && ld64.lld$LLVM -arch {architecture} \
              -platform_version macos 12 12 -undefined dynamic_lookup -dead_strip main.o libpair.a -o image -map map",
             directory.path().display()
         );
@@ -184,7 +184,7 @@ fn apple_s_map_names_symbols_and_members() {
             ("libpair.a(second.o)", "_helper"),
         ];
         assert_eq!(code, expected.map(|(object, name)| (object.to_owned(), name.to_owned())));
-        let listing = shell(&format!("llvm-nm-22 '{}/image'", directory.path().display()), LIMIT).unwrap();
+        let listing = shell(&format!("llvm-nm$LLVM '{}/image'", directory.path().display()), LIMIT).unwrap();
         for section in &map.sections {
             let line = format!("{:016x}", section.address.0);
             let known = listing.contains(&line) || section.object == b"linker synthesized";

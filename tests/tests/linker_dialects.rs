@@ -254,8 +254,8 @@ fn base(name: &str) -> String {
 }
 
 #[test]
-fn hand_offs_without_a_link_map_name_sections_as_compilers_do() {
-    for (c, plus) in [("gcc -O2", "g++ -O2"), ("clang-22 -O2", "clang++-22 -O2")] {
+fn hand_offs_without_a_map_name_compiler_sections() {
+    for (c, plus) in [("gcc -O2", "g++ -O2"), ("clang$LLVM -O2", "clang++$LLVM -O2")] {
         let flags = "-ffunction-sections -fno-inline";
         let program = Namesakes::compile(&format!("{c} {flags}"), &format!("{plus} {flags}")).unwrap();
         let list = "second\nmain\nchilly\nfirst\nplus\n";
@@ -271,7 +271,7 @@ fn hand_offs_without_a_link_map_name_sections_as_compilers_do() {
 }
 
 #[test]
-fn a_link_map_of_something_else_and_crowded_sections_are_told() {
+fn other_link_maps_and_shared_sections_are_reported() {
     for (flags, is_told) in [("-O1 -fno-ipa-icf", true), ("-O1 -fno-ipa-icf -ffunction-sections", false)] {
         let program = Namesakes::compile(&format!("gcc {flags}"), &format!("g++ {flags}")).unwrap();
         program.link("lld", "plain", "").unwrap();
@@ -298,10 +298,10 @@ fn programs_for_aarch64_are_ordered() {
         __attribute__((noinline)) int gamma_(int n) { return n - beta(n); }\n\
         void _start(void) { gamma_(3); for (;;) { } }\n";
     std::fs::write(program.path("arm.c"), source).unwrap();
-    let link = "ld.lld-22 arm.o -Map=arm.map -o arm";
+    let link = "ld.lld$LLVM arm.o -Map=arm.map -o arm";
     program
         .run(&format!(
-            "clang-22 --target=aarch64-linux-gnu -O1 -ffunction-sections -c arm.c -o arm.o && {link}"
+            "clang$LLVM --target=aarch64-linux-gnu -O1 -ffunction-sections -c arm.c -o arm.o && {link}"
         ))
         .unwrap();
     let list = "gamma_\n_start\nalpha\n";

@@ -67,7 +67,7 @@ const NEEDED: [&str; 2] = ["first_needed", "then_needed"];
 
 /// The program's own functions in the order of their addresses.
 fn order(build: &Build, program: &str) -> Vec<String> {
-    let listing = build.must(&format!("llvm-nm-22 -n {program}")).stdout_text();
+    let listing = build.must(&format!("llvm-nm$LLVM -n {program}")).stdout_text();
     let names = listing.lines().filter_map(|line| line.split_whitespace().last());
     let names = names.map(|name| name.trim_start_matches('_').to_owned());
     names.filter(|name| NEEDED.contains(&name.as_str()) || name.starts_with("cold_")).collect()
@@ -114,19 +114,19 @@ fn prove(mut build: Build, plain: &str, with: &str, program: &str) {
 
 #[test]
 fn clang_ld_path() {
-    let line = "clang-22 main.o work.o -o program";
+    let line = "clang$LLVM main.o work.o -o program";
     prove(c(), line, &format!("{line} --ld-path=\"$(command -v reorder-ld)\""), "program");
 }
 
 #[test]
 fn clang_fuse_ld_by_path() {
-    let line = "clang-22 main.o work.o -o program";
+    let line = "clang$LLVM main.o work.o -o program";
     prove(c(), line, &format!("{line} -fuse-ld=\"$LD\""), "program");
 }
 
 #[test]
 fn clang_links() {
-    let line = "clang-22 -fuse-ld=lld main.o work.o -o program";
+    let line = "clang$LLVM -fuse-ld=lld main.o work.o -o program";
     prove(c(), line, &format!("{line} -B \"$(reorder-ld --reorder-links)\""), "program");
 }
 
@@ -147,7 +147,7 @@ fn gcc_links_for_each_linker() {
 #[test]
 fn gcc_links_with_lld_under_its_versioned_name() {
     let build = c();
-    build.must("mkdir -p lld && ln -s \"$(command -v ld.lld-22)\" lld/ld.lld");
+    build.must("mkdir -p lld && ln -s \"$(command -v ld.lld$LLVM)\" lld/ld.lld");
     // Only the plain link needs the folder: gcc does not look for versions.
     let line = "gcc -fuse-ld=lld main.o work.o -o program";
     prove(
@@ -173,10 +173,10 @@ fn rustc_linker_with_flavor() {
 #[test]
 fn rustc_with_another_compiler() {
     let line = "rustc -Copt-level=1 program.rs -o program";
-    let with = format!("{line} -C linker=reorder-cc -C link-arg=--reorder-driver=clang-22");
+    let with = format!("{line} -C linker=reorder-cc -C link-arg=--reorder-driver=clang$LLVM");
     // If the linker were called clang, rustc would not choose its own lld.
     let build = rust();
-    build.must("mkdir bin && ln -s \"$(command -v clang-22)\" bin/cc");
+    build.must("mkdir bin && ln -s \"$(command -v clang$LLVM)\" bin/cc");
     prove(build, &format!("PATH=$PWD/bin:$PATH {line}"), &with, "program");
 }
 
@@ -275,7 +275,7 @@ fn cmake_with_make_and_gcc() {
 
 #[test]
 fn cmake_with_ninja_and_clang() {
-    let compilers = "-G Ninja -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22";
+    let compilers = "-G Ninja -DCMAKE_C_COMPILER=clang$LLVM -DCMAKE_CXX_COMPILER=clang++$LLVM";
     let with =
         cmake_line(&format!("{compilers} -DCMAKE_EXE_LINKER_FLAGS=--ld-path=\"$(command -v reorder-ld)\""));
     prove(cmake(), &cmake_line(compilers), &with, "program");
@@ -379,12 +379,12 @@ fn mach_o() {
         let mut build = Build::new("build").unwrap();
         build.write("main.c", MAIN).unwrap();
         build.write("work.c", WORK).unwrap();
-        build.must(&format!("clang-22 --target=arm64-apple-macos11 {COMPILE}"));
-        let line = "clang-22 --target=arm64-apple-macos11 -dynamiclib -nostdlib -Wl,-undefined,dynamic_lookup \
+        build.must(&format!("clang$LLVM --target=arm64-apple-macos11 {COMPILE}"));
+        let line = "clang$LLVM --target=arm64-apple-macos11 -dynamiclib -nostdlib -Wl,-undefined,dynamic_lookup \
                     -fuse-ld=lld main.o work.o -o program.dylib";
         // By its path, clang does not know the linker's version and passes older options.
         let plain = if way.starts_with("--ld") {
-            format!("{line} --ld-path=/usr/bin/ld64.lld-22")
+            format!("{line} --ld-path=/usr/bin/ld64.lld$LLVM")
         } else {
             line.into()
         };
@@ -404,10 +404,10 @@ fn mach_o() {
 
 #[test]
 fn a_linker_that_clang_is_given_by_its_path_does_the_linking() {
-    let line = "clang-22 --ld-path=/usr/bin/ld.gold main.o work.o -o program";
-    prove(c(), line, &line.replace("clang-22", "REORDER_DRIVER=clang-22 reorder-cc"), "program");
-    let line = "clang-22 -fuse-ld=/usr/bin/ld.gold main.o work.o -o program";
-    prove(c(), line, &line.replace("clang-22", "reorder-cc --reorder-driver=clang-22"), "program");
+    let line = "clang$LLVM --ld-path=/usr/bin/ld.gold main.o work.o -o program";
+    prove(c(), line, &line.replace("clang$LLVM", "REORDER_DRIVER=clang$LLVM reorder-cc"), "program");
+    let line = "clang$LLVM -fuse-ld=/usr/bin/ld.gold main.o work.o -o program";
+    prove(c(), line, &line.replace("clang$LLVM", "reorder-cc --reorder-driver=clang$LLVM"), "program");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use end_to_end::linker_wrapper::{Build, LIMIT};
 use end_to_end::process::Ending;
+use reorder_base::tool_versions::llvm;
 
 fn objects() -> Build {
     let build = Build::new("build").unwrap();
@@ -74,7 +75,7 @@ fn gcc_and_bfd_fail_alike() {
 #[test]
 fn clang_and_lld_fail_alike() {
     for arguments in ["main.o", "whole.o nowhere.o", "whole.o -Wl,--no-such-option", "whole.o -lnowhere"] {
-        assert_same_failure(&format!("clang-22 $WAY -fuse-ld=lld {arguments} -o program"), "-B$LINKS");
+        assert_same_failure(&format!("clang$LLVM $WAY -fuse-ld=lld {arguments} -o program"), "-B$LINKS");
     }
 }
 
@@ -186,7 +187,7 @@ fn assert_killed(line: &str, traces: &str) {
 
 #[test]
 fn a_killed_linker_leaves_nothing_half() {
-    for linker in ["ld.lld-22", "ld.mold"] {
+    for linker in ["ld.lld$LLVM", "ld.mold"] {
         let start = "$(gcc -print-file-name=Scrt1.o) $(gcc -print-file-name=libc.so)";
         let line = format!(
             "reorder-ld --reorder-linker={linker} -pie -dynamic-linker /lib64/ld-linux-x86-64.so.2 main.o many.o {start} \
@@ -198,14 +199,17 @@ fn a_killed_linker_leaves_nothing_half() {
 
 #[test]
 fn a_killed_compiler_leaves_nothing_half() {
-    assert_killed("reorder-cc main.o many.o -o program --reorder-linker=ld.lld-22", "start.list");
-    assert_killed("reorder-cc --reorder-driver=clang-22 -fuse-ld=lld main.o many.o -o program", "start.list");
+    assert_killed("reorder-cc main.o many.o -o program --reorder-linker=ld.lld$LLVM", "start.list");
+    assert_killed(
+        "reorder-cc --reorder-driver=clang$LLVM -fuse-ld=lld main.o many.o -o program",
+        "start.list",
+    );
 }
 
 #[test]
 fn a_killed_compiler_stops_a_linker_that_orders_nothing() {
     // The output is not protected then, as without us; but the linker must not continue.
-    for driver in ["gcc", "clang-22"] {
+    for driver in ["gcc", &llvm("clang")] {
         let mut build = objects();
         build
             .write("slow", "#!/bin/sh\ncase $1 in --version) echo GNU ld 1;; *) exec sleep 3000;; esac\n")

@@ -26,7 +26,7 @@ struct Linker {
 }
 
 const LINKERS: [Linker; 5] = [
-    Linker { name: "ld.lld", program: "/usr/bin/ld.lld-22", fuse: "lld", route: "order for lld" },
+    Linker { name: "ld.lld", program: "/usr/bin/ld.lld$LLVM", fuse: "lld", route: "order for lld" },
     Linker { name: "rust-lld", program: "$RUST_LLD", fuse: "lld", route: "order for lld" },
     Linker { name: "ld.gold", program: "ld.gold", fuse: "gold", route: "--section-ordering-file" },
     Linker { name: "ld.bfd", program: "ld.bfd", fuse: "bfd", route: "linker script" },
@@ -93,9 +93,9 @@ fn link_line(linker: Linker, program: Program, through: &str, output: &str) -> S
     // clang's link-time optimisation needs lld, GCC's any linker that takes its plugin.
     let is_lld = fuse == "lld";
     match program {
-        Program::C if is_lld => format!("clang-22 -fuse-ld=lld {through} *.o -o {output}"),
-        Program::LinkTime if is_lld => format!("clang-22 -flto -O1 -fuse-ld=lld {through} *.o -o {output}"),
-        Program::Cpp if is_lld => format!("clang++-22 -fuse-ld=lld {through} *.o -o {output}"),
+        Program::C if is_lld => format!("clang$LLVM -fuse-ld=lld {through} *.o -o {output}"),
+        Program::LinkTime if is_lld => format!("clang$LLVM -flto -O1 -fuse-ld=lld {through} *.o -o {output}"),
+        Program::Cpp if is_lld => format!("clang++$LLVM -fuse-ld=lld {through} *.o -o {output}"),
         Program::C => format!("gcc -fuse-ld={fuse} {through} *.o -o {output}"),
         Program::LinkTime => {
             format!("gcc -flto -O1 -ffunction-sections -fuse-ld={fuse} {through} *.o -o {output}")
@@ -114,16 +114,18 @@ fn link_line(linker: Linker, program: Program, through: &str, output: &str) -> S
 fn compile(build: &Build, linker: Linker, program: Program) {
     let is_lld = linker.fuse == "lld";
     match program {
-        Program::C => drop(
-            build
-                .must(&format!("{} -O1 -ffunction-sections -c *.c", if is_lld { "clang-22" } else { "gcc" })),
-        ),
+        Program::C => {
+            drop(build.must(&format!(
+                "{} -O1 -ffunction-sections -c *.c",
+                if is_lld { "clang$LLVM" } else { "gcc" }
+            )))
+        }
         Program::LinkTime => {
-            let compiler = if is_lld { "clang-22" } else { "gcc" };
+            let compiler = if is_lld { "clang$LLVM" } else { "gcc" };
             build.must(&format!("{compiler} -O1 -flto -ffunction-sections -c *.c"));
         }
         Program::Cpp => {
-            let compiler = if is_lld { "clang++-22" } else { "g++" };
+            let compiler = if is_lld { "clang++$LLVM" } else { "g++" };
             build.must(&format!("{compiler} -O1 -ffunction-sections -c *.cpp"));
         }
         Program::Rust => {}
@@ -213,31 +215,31 @@ fn mach_o_cell(architecture: &str, program: Program) {
             build.write("shared.hpp", text).unwrap();
             build.write("measure.cpp", MEASURE_WITHOUT_LIBRARY).unwrap();
             build.write("main.cpp", MAIN_WITHOUT_LIBRARY).unwrap();
-            build.must(&format!("clang++-22 {target} -O1 -c *.cpp"));
+            build.must(&format!("clang++$LLVM {target} -O1 -c *.cpp"));
         }
         _ => {
             let text = std::fs::read_to_string(build.folder().join("main.c")).unwrap();
             let text = text.replace("#include <stdio.h>", "int printf(const char *, ...);");
             build.write("main.c", text).unwrap();
             let link_time = if program == Program::LinkTime { "-flto" } else { "" };
-            build.must(&format!("clang-22 {target} -O1 {link_time} -c *.c"));
+            build.must(&format!("clang$LLVM {target} -O1 {link_time} -c *.c"));
         }
     }
     let link = "-arch ARCH -platform_version macos 12 12 -undefined dynamic_lookup *.o -o"
         .replace("ARCH", architecture);
     build.must("mkdir plain ordered by-hand");
-    build.must(&format!("ld64.lld-22 {link} plain/program"));
+    build.must(&format!("ld64.lld$LLVM {link} plain/program"));
     // As a profile spells them: without the underscore of the symbols.
     let list: String = names.iter().map(|name| format!("{}\n", &name[1..])).collect();
     build.write("start.txt", list).unwrap();
     build.must(&format!(
-        "$LD --reorder-linker=/usr/bin/ld64.lld-22 --reorder-traces=start.txt --reorder-strategy=first-seen \
+        "$LD --reorder-linker=/usr/bin/ld64.lld$LLVM --reorder-traces=start.txt --reorder-strategy=first-seen \
          --reorder-report=report.json --reorder-strict {link} ordered/program"
     ));
     let report: serde_json::Value = serde_json::from_slice(&build.bytes("report.json")).unwrap();
     assert_eq!(report["route"], "-order_file", "{report:#}");
-    let places = places(&build.must("llvm-nm-22 ordered/program").stdout_text());
-    let plain_places = self::places(&build.must("llvm-nm-22 plain/program").stdout_text());
+    let places = places(&build.must("llvm-nm$LLVM ordered/program").stdout_text());
+    let plain_places = self::places(&build.must("llvm-nm$LLVM plain/program").stdout_text());
     let is_in_order = |places: &HashMap<String, Vec<u64>>| {
         names.windows(2).all(|pair| places[pair[0]][0] < places[pair[1]][0])
     };
@@ -246,7 +248,7 @@ fn mach_o_cell(architecture: &str, program: Program) {
 
     let by_hand: String = names.iter().map(|name| format!("{name}\n")).collect();
     build.write("by-hand.txt", by_hand).unwrap();
-    build.must(&format!("ld64.lld-22 -order_file by-hand.txt {link} by-hand/program"));
+    build.must(&format!("ld64.lld$LLVM -order_file by-hand.txt {link} by-hand/program"));
     assert!(
         build.bytes("ordered/program") == build.bytes("by-hand/program"),
         "not what the same order gives by hand"

@@ -123,13 +123,13 @@ fn functions_made_by_link_time_optimisation() {
     let workshop = ten_steps();
     // Partitions are objects of their own; one of each kind of program.
     let gcc = "gcc -O1 -flto -fno-ipa-icf -fno-ipa-cp -ffunction-sections";
-    let clang = "clang-22 -O1 -flto -ffunction-sections";
+    let clang = "clang$LLVM -O1 -flto -ffunction-sections";
     for (compile, extra) in [
         (gcc, "-flto-partition=one"),
         (gcc, "-flto-partition=max"),
         (gcc, "-ffat-lto-objects -flto-partition=1to1"),
         (clang, ""),
-        ("clang-22 -O1 -flto=thin -ffunction-sections", ""),
+        ("clang$LLVM -O1 -flto=thin -ffunction-sections", ""),
     ] {
         workshop.shell(&format!("rm -f *.o; {compile} {extra} -c first.c second.c third.c"));
         let link = format!("{compile} {extra} -fuse-ld=gold first.o second.o third.o");
@@ -150,11 +150,11 @@ fn functions_made_by_link_time_optimisation() {
 #[test]
 fn a_temporal_profile_of_clang() {
     let workshop = ten_steps();
-    let compile = "clang-22 -O1 -ffunction-sections first.c second.c third.c -fuse-ld=gold";
+    let compile = "clang$LLVM -O1 -ffunction-sections first.c second.c third.c -fuse-ld=gold";
     workshop.shell(&format!(
         "{compile} -fprofile-generate=raw -mllvm -pgo-temporal-instrumentation -o instrumented"
     ));
-    workshop.shell("./instrumented; llvm-profdata-22 merge raw/*.profraw -o merged.profdata");
+    workshop.shell("./instrumented; llvm-profdata$LLVM merge raw/*.profraw -o merged.profdata");
     let expected = [
         "main", "step_0", "step_1", "step_2", "step_3", "step_4", "step_5", "step_6", "step_7", "step_8",
         "step_9",

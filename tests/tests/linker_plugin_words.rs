@@ -68,9 +68,10 @@ fn mold_pretends_and_is_found_out() {
 #[test]
 fn lld_ignores_the_plugin_and_refuses_its_options() {
     let workshop = program();
-    let said = workshop.shell("clang-22 -fuse-ld=lld-22 program.o -o linked $PLUGIN; ./linked");
+    let said = workshop.shell("clang$LLVM -fuse-ld=lld$LLVM program.o -o linked $PLUGIN; ./linked");
     assert_eq!(said, "hello\n");
-    let said = refused(&workshop, &format!("clang-22 -fuse-ld=lld-22 program.o -o linked $PLUGIN {TRACES}"));
+    let said =
+        refused(&workshop, &format!("clang$LLVM -fuse-ld=lld$LLVM program.o -o linked $PLUGIN {TRACES}"));
     assert!(said.contains("unknown plugin option"), "{said}");
 }
 

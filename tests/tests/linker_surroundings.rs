@@ -14,7 +14,7 @@ fn program(name: &str) -> Build {
         (0..9).map(|number| format!("int f{number}(void) {{ return {number}; }}\n")).collect();
     build.write("m.c", format!("{functions}void _start(void) {{}}\n")).unwrap();
     build.write("list.txt", "f7\nf3\n").unwrap();
-    build.must("clang-22 -O1 -ffunction-sections -c m.c");
+    build.must("clang$LLVM -O1 -ffunction-sections -c m.c");
     build
 }
 
@@ -23,7 +23,7 @@ const ORDER: &str = "--reorder-traces=list.txt --reorder-strategy=first-seen --r
 #[test]
 fn dependency_files_name_nothing_of_ours() {
     let build = program("a b#c$d");
-    for linker in ["ld.lld-22", "ld.bfd", "ld.gold"] {
+    for linker in ["ld.lld$LLVM", "ld.bfd", "ld.gold"] {
         build.must(&format!(
             "$LD --reorder-linker=/usr/bin/{linker} {ORDER} --dependency-file=ours.d \"$PWD/m.o\" -o \"$PWD/out put\""
         ));
@@ -41,12 +41,12 @@ fn inputs_that_can_be_read_once_are_read_once() {
     let build = program("project");
     build.write("versions", "V1 { global: f1; local: *; };\n").unwrap();
     let line = format!(
-        "bash -c '$LD --reorder-linker=/usr/bin/ld.lld-22 {ORDER} -shared --version-script=<(cat versions) m.o -o out'"
+        "bash -c '$LD --reorder-linker=/usr/bin/ld.lld$LLVM {ORDER} -shared --version-script=<(cat versions) m.o -o out'"
     );
     build.must(&line);
     assert!(build.must("nm -D --with-symbol-versions out").stdout_text().contains("f1@@V1"));
     // A response file, too.
-    build.must("bash -c '$LD --reorder-linker=/usr/bin/ld.lld-22 @<(echo m.o -o listed)'");
+    build.must("bash -c '$LD --reorder-linker=/usr/bin/ld.lld$LLVM @<(echo m.o -o listed)'");
     assert!(!build.bytes("listed").is_empty());
 }
 

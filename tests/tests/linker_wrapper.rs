@@ -8,9 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use end_to_end::linker_wrapper::Build;
 use end_to_end::process::{Ending, Outcome};
 use end_to_end::workspace;
+use reorder_base::tool_versions::llvm;
 
-/// `clang-22` with the wrapper around lld.
-const LINK: &str = "clang-22 --ld-path=$LD -Wl,--reorder-linker=/usr/bin/ld.lld-22";
+/// clang with the wrapper around lld.
+const LINK: &str = "clang$LLVM --ld-path=$LD -Wl,--reorder-linker=/usr/bin/ld.lld$LLVM";
 
 /// Number of functions of the program, and the distance between those that its startup calls.
 const FUNCTIONS: usize = 300;
@@ -20,8 +21,8 @@ const APART: usize = 25;
 fn recorded() -> Build {
     let build = Build::new("project").unwrap();
     build.write("program.c", source("step", &[])).unwrap();
-    build.must("clang-22 -O1 -ffunction-sections -c program.c");
-    build.must("mkdir plain && clang-22 --ld-path=/usr/bin/ld.lld-22 program.o -o plain/program");
+    build.must("clang$LLVM -O1 -ffunction-sections -c program.c");
+    build.must("mkdir plain && clang$LLVM --ld-path=/usr/bin/ld.lld$LLVM program.o -o plain/program");
     let reorder = workspace::reorder_path().display();
     build.must(&format!("{reorder} record --quiet -o traces -- plain/program"));
     build
@@ -96,7 +97,7 @@ fn the_same_link_is_remembered_and_gives_the_same_bytes() {
     assert!(build.bytes("program") == first);
 
     for change in [
-        "sed -i 's/% 50/% 49/' program.c && clang-22 -O1 -ffunction-sections -c program.c",
+        "sed -i 's/% 50/% 49/' program.c && clang$LLVM -O1 -ffunction-sections -c program.c",
         "cp traces/*.trace traces/again.trace",
     ] {
         build.must(change);
@@ -127,13 +128,13 @@ fn a_finished_image_is_remembered_too() {
 }
 
 #[test]
-fn traces_of_an_older_version_still_order_and_what_is_lost_is_told() {
+fn traces_of_an_older_version_still_order() {
     let build = recorded();
     let text = source("step", &["introduced", "added"])
         .replace("compute_checksum", "compute_checksum_fast")
         .replace("release_buffers", "zap");
     build.write("program.c", text).unwrap();
-    build.must("clang-22 -O1 -ffunction-sections -c program.c");
+    build.must("clang$LLVM -O1 -ffunction-sections -c program.c");
     let outcome = build.must(&format!(
         "{LINK} -Wl,--reorder-traces=traces -Wl,--reorder-report=report.json -Wl,--reorder-verbose program.o -o program"
     ));
@@ -152,8 +153,8 @@ fn traces_of_an_older_version_still_order_and_what_is_lost_is_told() {
 fn too_few_names_warn_or_fail_the_link() {
     let build = recorded();
     build.write("program.c", source("other", &[])).unwrap();
-    build.must("clang-22 -O1 -ffunction-sections -c program.c");
-    build.must("clang-22 --ld-path=/usr/bin/ld.lld-22 program.o -o expected");
+    build.must("clang$LLVM -O1 -ffunction-sections -c program.c");
+    build.must("clang$LLVM --ld-path=/usr/bin/ld.lld$LLVM program.o -o expected");
     let line = format!("{LINK} -Wl,--reorder-traces=traces program.o -o program");
     said(&build.must(&line), "warning: ");
     build.must("rm program");
@@ -234,20 +235,25 @@ fn files_about_the_output_name_it_as_the_user_does() {
 #[test]
 fn a_repository_keeps_its_options_in_a_file() {
     let build = recorded();
-    let text = "[link]\nreport = 'report.json'\nlinker = '/usr/bin/ld.lld-22'\n[program.program]\ntraces = 'traces'\n";
+    let linker = llvm("/usr/bin/ld.lld");
+    let text = format!(
+        "[link]\nreport = 'report.json'\nlinker = '{linker}'\n[program.program]\ntraces = 'traces'\n"
+    );
     build.write("reorder.toml", text).unwrap();
     build.must("mkdir -p below");
-    build.must("cd below && clang-22 --ld-path=$LD ../program.o -o program");
+    build.must("cd below && clang$LLVM --ld-path=$LD ../program.o -o program");
     assert_eq!(report(&build)["route"], "order for lld");
-    build.must("rm report.json; cd below && clang-22 --ld-path=$LD ../program.o -o other");
+    build.must("rm report.json; cd below && clang$LLVM --ld-path=$LD ../program.o -o other");
     assert!(!build.folder().join("report.json").exists());
     // The environment and the command line win over it.
-    build.must("REORDER_MODE=post-link clang-22 --ld-path=$LD program.o -o program");
+    build.must("REORDER_MODE=post-link clang$LLVM --ld-path=$LD program.o -o program");
     assert_eq!(report(&build)["route"], "moved in the finished image");
-    build.must("REORDER_MODE=post-link clang-22 --ld-path=$LD -Wl,--reorder-mode=order program.o -o program");
+    build.must(
+        "REORDER_MODE=post-link clang$LLVM --ld-path=$LD -Wl,--reorder-mode=order program.o -o program",
+    );
     assert_eq!(report(&build)["route"], "order for lld");
     build.write("reorder.toml", "[link]\ntarces = 't'\n").unwrap();
-    let mistaken = build.run("clang-22 --ld-path=$LD program.o -o program").unwrap();
+    let mistaken = build.run("clang$LLVM --ld-path=$LD program.o -o program").unwrap();
     said(&mistaken, "tarces");
     assert_ne!(mistaken.ending, Ending::Exited(0));
 }
@@ -263,7 +269,7 @@ fn libraries_and_scripts_of_the_user() {
     assert_eq!(report(&build)["route"], "moved in the finished image");
     assert_eq!(build.must("./program").stdout, build.must("plain/program").stdout);
     // A shared library, ordered by a list.
-    build.must("clang-22 -O1 -fPIC -ffunction-sections -c program.c -o library.o");
+    build.must("clang$LLVM -O1 -fPIC -ffunction-sections -c program.c -o library.o");
     build.write("list.txt", "step9\nstep2\nstep5\n").unwrap();
     build.must(&format!("{LINK} -shared -Wl,--reorder-traces=list.txt -Wl,--reorder-strategy=first-seen library.o -o libsteps.so"));
     let order = ["step9", "step2", "step5"].map(str::to_owned);
@@ -273,7 +279,7 @@ fn libraries_and_scripts_of_the_user() {
 #[test]
 fn functions_that_share_a_section_are_told() {
     let build = recorded();
-    build.must("clang-22 -O1 -fno-function-sections -c program.c");
+    build.must("clang$LLVM -O1 -fno-function-sections -c program.c");
     let outcome = build.must(&format!("{LINK} -Wl,--reorder-traces=traces program.o -o program"));
     said(&outcome, "share a section with others");
     said(&outcome, "hint: compile with -ffunction-sections");
@@ -290,10 +296,10 @@ fn programs_for_other_processors_are_ordered_by_lld() {
         start(1, 0); register long number __asm__(\"x8\") = 93; register long status __asm__(\"x0\") = 7; \
         __asm__ volatile(\"svc 0\" : : \"r\"(number), \"r\"(status)); }\n").unwrap();
     build.must(
-        "clang-22 --target=aarch64-linux-gnu -O1 -ffunction-sections -ffreestanding -c program.c entry.c",
+        "clang$LLVM --target=aarch64-linux-gnu -O1 -ffunction-sections -ffreestanding -c program.c entry.c",
     );
     build.write("list.txt", "step250\nstep25\nstart\nstep150\n").unwrap();
-    build.must("$LD --reorder-linker=/usr/bin/ld.lld-22 --reorder-traces=list.txt --reorder-strategy=first-seen --reorder-strict \
+    build.must("$LD --reorder-linker=/usr/bin/ld.lld$LLVM --reorder-traces=list.txt --reorder-strategy=first-seen --reorder-strict \
                 --reorder-report=report.json entry.o program.o -o program");
     let order = ["step250", "step25", "start", "step150"].map(str::to_owned);
     assert_eq!(by_address(&build, "program", &order), order);
@@ -314,7 +320,7 @@ fn data_is_ordered_where_it_is_asked_for() {
     let tables: String = (0..20).map(table).collect();
     let sum: String = (0..20).map(|number| format!(" + table{number}[row]")).collect();
     build.write("tables.c", format!("{tables}int tables(int row) {{ return 0{sum}; }}\n")).unwrap();
-    build.must("clang-22 -O1 -ffunction-sections -fdata-sections -c tables.c");
+    build.must("clang$LLVM -O1 -ffunction-sections -fdata-sections -c tables.c");
     let line = format!("{LINK} -Wl,--reorder-traces=traces -Wl,-u,tables program.o tables.o -o program");
     let kinds = |build: &Build| -> String {
         let names: Vec<String> = (0..20).map(|number| format!("table{number}")).collect();
@@ -384,7 +390,7 @@ fn what_the_linker_says_is_what_it_says_without_us() {
 }
 
 #[test]
-fn a_link_that_fails_in_the_mode_post_link_fails_as_the_linker_does() {
+fn post_link_failures_are_those_of_the_linker() {
     let build = recorded();
     build.write("program.c", "int missing(void);\nint main(void) { return missing(); }\n").unwrap();
     build.must("gcc -c program.c");
@@ -400,7 +406,7 @@ fn a_link_that_fails_in_the_mode_post_link_fails_as_the_linker_does() {
 }
 
 #[test]
-fn traces_that_do_not_say_what_they_are_of_leave_other_links_alone() {
+fn traces_of_unknown_images_leave_other_links_alone() {
     let build = recorded();
     build.write("list.txt", "server_main\nserver_accept\nserver_answer\n").unwrap();
     for options in ["", "-Wl,--reorder-strict", "-Wl,--reorder-mode=post-link"] {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use end_to_end::macho_fixtures::{CHAINED, Fixture, OPCODES, assembly, build, program, rust, zig};
 use end_to_end::macho_tools::{Emulated, Run, published, run, seeds};
 use end_to_end::workspace;
+use reorder_base::tool_versions::llvm;
 use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::function_starts::function_starts;
 
@@ -119,7 +120,7 @@ fn stored_distances() {
 #[test]
 fn stripped() {
     let fixture = program(CHAINED);
-    let outcome = run(std::process::Command::new("llvm-strip-22").arg(&fixture.image));
+    let outcome = run(std::process::Command::new(llvm("llvm-strip")).arg(&fixture.image));
     assert!(outcome.success(), "{outcome}");
     fixture_runs_alike(&fixture);
 }
@@ -135,7 +136,7 @@ fn linked_by_zig() {
     let (before, _) = runs_alike(&image, &Emulated::default());
     assert!(before.outcome.stdout_text().contains("two15"), "{}", before.outcome);
 
-    let outcome = run(std::process::Command::new("llvm-strip-22").arg(&image));
+    let outcome = run(std::process::Command::new(llvm("llvm-strip")).arg(&image));
     assert!(outcome.success(), "{outcome}");
     let outcome = run(workspace::reorder().arg("inspect").arg(&image));
     assert!(outcome.stdout_text().contains("refused (M5)"), "{outcome}");
@@ -185,7 +186,7 @@ fn hand_written_assembly() {
         for strip in [false, true] {
             let fixture = assembly(name, CHAINED);
             if strip {
-                let outcome = run(std::process::Command::new("llvm-strip-22").arg(&fixture.image));
+                let outcome = run(std::process::Command::new(llvm("llvm-strip")).arg(&fixture.image));
                 assert!(outcome.success(), "{outcome}");
             }
             if let Err(failure) = stays_42(&fixture) {

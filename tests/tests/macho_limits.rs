@@ -28,8 +28,8 @@ impl Image {
         let image = Self { directory: tempfile::tempdir().unwrap() };
         std::fs::write(image.path(&format!("unit.{extension}")), source).unwrap();
         let line = format!(
-            "cd '{}' && clang-22 --target=arm64-apple-macos13 -O1 -c unit.{extension} -o unit.o && \
-             ld64.lld-22 -arch arm64 -platform_version macos 13 13 -dylib -undefined dynamic_lookup unit.o -o image",
+            "cd '{}' && clang$LLVM --target=arm64-apple-macos13 -O1 -c unit.{extension} -o unit.o && \
+             ld64.lld$LLVM -arch arm64 -platform_version macos 13 13 -dylib -undefined dynamic_lookup unit.o -o image",
             image.directory.path().display()
         );
         shell(&line, LIMIT).unwrap();
@@ -102,7 +102,7 @@ fn mixed() -> Image {
 }
 
 #[test]
-fn what_is_not_needed_is_gathered_where_unwind_information_has_no_room() {
+fn unseen_functions_are_gathered_to_save_unwind_pages() {
     let image = mixed();
     let front = symbols((0..10).flat_map(|number| [("leaf", number), ("framed", number)]));
     let outcome = image.apply(&front, &[]);
@@ -115,7 +115,7 @@ fn what_is_not_needed_is_gathered_where_unwind_information_has_no_room() {
 }
 
 #[test]
-fn fewer_functions_stand_in_front_where_gathering_is_not_enough() {
+fn fewer_functions_are_placed_if_gathering_is_not_enough() {
     let image = mixed();
     let front = symbols((0..2 * EACH).flat_map(|number| [("leaf", number), ("framed", number)]));
     let outcome = image.apply(&front, &[]);

@@ -10,6 +10,7 @@ use end_to_end::macho_fixtures::{CHAINED, Fixture, OPCODES, build, program};
 use end_to_end::macho_tools::{run, script};
 use end_to_end::process::Outcome;
 use end_to_end::workspace;
+use reorder_base::tool_versions::llvm;
 use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::load_command::LinkEditPart;
 use reorder_image::macho::signature::{CodeDirectory, Signature};
@@ -85,7 +86,7 @@ fn directories_are_those_of_llvm() {
         // The identifiers of its copies are their file names, ours is the linker's output name.
         let directory = tempfile::tempdir().unwrap();
         let copy = directory.path().join(fixture.image.file_name().unwrap());
-        let outcome = run(Command::new("llvm-objcopy-22").args([&ours, &copy]));
+        let outcome = run(Command::new(llvm("llvm-objcopy")).args([&ours, &copy]));
         assert!(outcome.success(), "{outcome}");
         let copy = std::fs::read(copy).unwrap();
         agree(&bytes, &copy);
@@ -142,7 +143,7 @@ fn signed_anew(path: &Path, signature: &[u8]) {
 }
 
 #[test]
-fn what_a_developer_signed_keeps_all_that_needs_no_certificate() {
+fn developer_signatures_keep_what_needs_no_certificate() {
     let fixture = program(CHAINED);
     let code_limit = {
         let bytes = std::fs::read(&fixture.image).unwrap();
@@ -198,7 +199,7 @@ fn what_a_developer_signed_keeps_all_that_needs_no_certificate() {
     // Each image of a universal file has its own.
     let other = program(CHAINED.on("x86_64"));
     let both = fixture.linked.directory.join("both");
-    let outcome = run(Command::new("llvm-lipo-22")
+    let outcome = run(Command::new(llvm("llvm-lipo"))
         .arg("-create")
         .args([&fixture.image, &other.image])
         .arg("-output")

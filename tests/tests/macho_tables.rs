@@ -86,8 +86,8 @@ impl Linked {
         let linked = Self { directory, bytes: Vec::new() };
         linked.run(&format!(
             "for unit in unit.cc list.m more.s; do \
-             clang-22 --target={architecture}-apple-macos{version} -g -O1 -c $unit -o $unit.o || exit 1; done && \
-             ld64.lld-22 -arch {architecture} -platform_version macos {version} {version} -{kind} -o image \
+             clang$LLVM --target={architecture}-apple-macos{version} -g -O1 -c $unit -o $unit.o || exit 1; done && \
+             ld64.lld$LLVM -arch {architecture} -platform_version macos {version} {version} -{kind} -o image \
              unit.cc.o list.m.o more.s.o system.tbd"
         ));
         let bytes = std::fs::read(linked.directory.path().join("image")).unwrap();
@@ -98,10 +98,11 @@ impl Linked {
         shell(&format!("cd '{}' && {{ {line}; }}", self.directory.path().display()), LIMIT).unwrap()
     }
 
-    /// What llvm-objdump says about `bytes`: the hexadecimal numbers at `column` of each line with `word` that has one there.
+    /// What llvm-objdump says about `bytes`: the hexadecimal numbers at `column` of each line with `word` that has one
+    /// there.
     fn numbers(&self, bytes: &[u8], flag: &str, word: &str, column: usize) -> Vec<u64> {
         std::fs::write(self.directory.path().join("shown"), bytes).unwrap();
-        let text = self.run(&format!("llvm-objdump-22 --macho {flag} shown"));
+        let text = self.run(&format!("llvm-objdump$LLVM --macho {flag} shown"));
         let number = |line: &str| {
             let word = line.split_whitespace().nth(column)?;
             u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
@@ -245,7 +246,7 @@ fn chains_have_any_links_and_spare_bits() {
 }
 
 #[test]
-fn where_nothing_moves_only_unwind_information_and_signature_change() {
+fn the_link_order_changes_only_unwind_and_signature() {
     for variant in VARIANTS {
         let linked = Linked::new(variant, "");
         let file = MachOFile::parse(&linked.bytes).unwrap();
@@ -305,7 +306,7 @@ fn tables_follow_the_functions() {
             assert_eq!(before.encoding_at(start), after.encoding_at(place), "{variant:?}");
             assert_eq!(before.exception_table_at(start), after.exception_table_at(place), "{variant:?}");
         }
-        let shown = linked.run("llvm-objdump-22 --macho --unwind-info shown");
+        let shown = linked.run("llvm-objdump$LLVM --macho --unwind-info shown");
         for entry in &after.entries {
             let line = format!("function offset=0x{:08x}", entry.start.distance_from(new.base()));
             let encoding = format!("=0x{:08x}", entry.encoding);
@@ -385,7 +386,7 @@ fn load_commands_that_forbid_moves_are_refused() {
         assert_eq!(changed(&|bytes| put(bytes, dynamic + count, 1)), "M10", "{count}");
     }
     assert_eq!(changed(&|bytes| put(bytes, starts, 0x1e)), "M16");
-    assert_eq!(changed(&|bytes| bytes.push(0)), "M17", "data behind the signature");
+    assert_eq!(changed(&|bytes| bytes.push(0)), "M17", "data after the signature");
     let covered = file.link_edit_range(LinkEditPart::FunctionStarts).unwrap();
     assert_eq!(changed(&|bytes| put(bytes, covered.size_field, 8)), "M17", "bytes that nothing names");
 }

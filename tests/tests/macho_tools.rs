@@ -10,6 +10,7 @@ use end_to_end::macho_fixtures::{CHAINED, OPCODES, build, program, rust, zig};
 use end_to_end::macho_tools::{published, run, script};
 use end_to_end::workspace;
 use object::Object;
+use reorder_base::tool_versions::llvm;
 
 /// Everything except code that llvm-objdump prints of an image.
 const OBJDUMP: [&str; 8] = [
@@ -35,12 +36,12 @@ fn accepted(image: &Path) {
     assert!(outcome.success(), "{outcome}");
 
     for flag in OBJDUMP {
-        let said = |path: &Path| run(Command::new("llvm-objdump-22").args(["--macho", flag]).arg(path));
+        let said = |path: &Path| run(Command::new(llvm("llvm-objdump")).args(["--macho", flag]).arg(path));
         let (before, after) = (said(image), said(&relocated));
         assert!(after.success() || !before.success(), "{flag}: {after}");
         assert_eq!(after.stderr.is_empty(), before.stderr.is_empty(), "{flag}: {after}");
     }
-    let outcome = run(Command::new("llvm-otool-22").args(["-l", "-h", "-L"]).arg(&relocated));
+    let outcome = run(Command::new(llvm("llvm-otool")).args(["-l", "-h", "-L"]).arg(&relocated));
     assert!(outcome.success() && outcome.stderr.is_empty(), "{outcome}");
     // LIEF reports errors in some images of ld64.lld: the relocated image may have the same ones.
     let faults = |path: &Path| run(script("checker/signature.py").arg(path)).stdout_text();

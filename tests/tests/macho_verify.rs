@@ -137,7 +137,7 @@ fn any_change_of_a_table_of_addresses_is_found() {
 }
 
 #[test]
-fn addresses_that_the_linker_had_shortened_are_proven_when_they_are_pairs_again() {
+fn restored_pairs_of_shortened_addresses_are_proven() {
     let pair = Pair::new("arm64", 12);
     let path = &pair.path;
     // `near` is within reach of `subject` in one order and not in the other.
@@ -154,10 +154,9 @@ fn addresses_that_the_linker_had_shortened_are_proven_when_they_are_pairs_again(
     std::fs::write(path.join("far.s"), source).unwrap();
     std::fs::write(path.join("near_order"), "_main\n_filler\n_subject\n_near\n_last\n").unwrap();
     std::fs::write(path.join("far_order"), "_main\n_subject\n_filler\n_near\n_last\n").unwrap();
-    let link =
-        "ld64.lld-22 -arch arm64 -platform_version macos 12.0 12.0 -undefined dynamic_lookup -no_uuid far.o";
+    let link = "ld64.lld$LLVM -arch arm64 -platform_version macos 12.0 12.0 -undefined dynamic_lookup -no_uuid far.o";
     let line = format!(
-        "cd '{}' && clang-22 --target=arm64-apple-macos12 -c far.s -o far.o && \
+        "cd '{}' && clang$LLVM --target=arm64-apple-macos12 -c far.s -o far.o && \
          {link} -o a/far -order_file near_order && {link} -o b/far -order_file far_order",
         path.display()
     );

@@ -61,7 +61,7 @@ fn landing_pads_start_with_what_calls_preserve() {
 }
 
 #[test]
-fn numbers_that_lead_into_functions_without_tables_are_no_distances() {
+fn numbers_outside_of_tables_are_no_distances() {
     for (name, pair) in Pair::all() {
         // A number before strings that, as a distance, gives an address in `_apply`, which has no indirect jump.
         let moves = reorder_verify::recover_moves(&pair.old, &pair.new).unwrap();

@@ -129,7 +129,7 @@ fn signals_of_every_number_reach_the_measured_program() {
 }
 
 #[test]
-fn programs_of_another_processor_are_refused_before_an_emulator_is_measured() {
+fn programs_of_another_processor_are_refused() {
     let workplace = workplace();
     let directory = workplace.path();
     let mut built = Command::new("aarch64-linux-gnu-gcc");

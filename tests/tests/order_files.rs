@@ -141,7 +141,7 @@ fn a_local_name_can_be_limited_to_its_file() {
 }
 
 #[test]
-fn an_order_of_all_functions_with_pinned_ones_among_them_is_kept_as_far_as_possible() {
+fn a_full_order_is_followed_around_pinned_functions() {
     let case = Case::new();
     let all: Vec<String> = case.names_by_address(&case.image).into_iter().rev().collect();
     let (output, _) = case.apply(&case.image, &all.join("\n"));
@@ -152,7 +152,7 @@ fn an_order_of_all_functions_with_pinned_ones_among_them_is_kept_as_far_as_possi
 
 // case: more is wanted than pins leave room for
 #[test]
-fn an_order_that_wants_more_in_front_than_the_pins_leave_room_for_is_kept_as_far_as_possible() {
+fn an_order_is_followed_where_pins_leave_room() {
     let case = Case::new();
     let image = case.directory.path().join("relative_pointers");
     let fixtures = workspace::root().join("tests/fixtures");
@@ -177,7 +177,7 @@ fn an_order_that_wants_more_in_front_than_the_pins_leave_room_for_is_kept_as_far
 
 // case: all that is wanted is pinned
 #[test]
-fn when_all_hot_functions_are_pinned_the_output_is_the_input_and_the_reason_is_told() {
+fn an_order_of_pinned_functions_changes_nothing() {
     let case = Case::new();
     let image = case.directory.path().join("relative_pointers");
     let source = workspace::root().join("tests/fixtures/relative_pointers/main.c");

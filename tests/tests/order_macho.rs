@@ -37,8 +37,8 @@ impl Case {
         }
         let case = Self { directory, architecture };
         case.run(&format!(
-            "for unit in main second third; do clang-22 --target={architecture}-apple-macos12 -g -O1 -c $unit.c -o $unit.o; \
-             done && rm -f libpair.a && llvm-ar-22 rcs libpair.a second.o third.o"
+            "for unit in main second third; do clang$LLVM --target={architecture}-apple-macos12 -g -O1 -c $unit.c -o $unit.o; \
+             done && rm -f libpair.a && llvm-ar$LLVM rcs libpair.a second.o third.o"
         ));
         case.link("image", "");
         case
@@ -51,7 +51,7 @@ impl Case {
     fn link(&self, name: &str, flags: &str) {
         let architecture = self.architecture;
         self.run(&format!(
-            "ld64.lld-22 -arch {architecture} -platform_version macos 12 12 -undefined dynamic_lookup {flags} \
+            "ld64.lld$LLVM -arch {architecture} -platform_version macos 12 12 -undefined dynamic_lookup {flags} \
              main.o libpair.a -o {name} -map {name}.map"
         ));
     }
@@ -149,7 +149,7 @@ fn profiles_and_link_maps_resolve() {
 fn a_link_map_names_what_was_stripped() {
     let case = Case::new("arm64");
     let list = "third\nalpha\nmain\n";
-    case.run("llvm-strip-22 --strip-debug image -o bare");
+    case.run("llvm-strip$LLVM --strip-debug image -o bare");
     let outcome = case.order("bare", list, &["--link-map", "image.map"]);
     assert!(outcome.success(), "{outcome}");
     assert_eq!(body(&outcome.stdout_text()), ["_third", "_alpha", "_main"]);
@@ -161,7 +161,7 @@ fn a_link_map_names_what_was_stripped() {
 fn one_image_of_a_universal_file_is_chosen() {
     let (arm, intel) = (Case::new("arm64"), Case::new("x86_64"));
     let other = intel.directory.path().join("image");
-    arm.run(&format!("llvm-lipo-22 -create image '{}' -output both", other.display()));
+    arm.run(&format!("llvm-lipo$LLVM -create image '{}' -output both", other.display()));
     let outcome = arm.order("both", "main\n", &[]);
     assert!(!outcome.success() && outcome.stderr_text().contains("--arch"), "{outcome}");
     for architecture in ["arm64", "x86_64"] {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use end_to_end::workspace::{reorder, root};
+use reorder_base::tool_versions::{llvm, llvm_library};
 use serde_json::{Value, json};
 
 /// Names that only an assembler can define: the first would end the page's data if it were not escaped.
@@ -267,7 +268,7 @@ fn what_is_read_is_never_replaced_by_the_page() {
 
 /// Two recordings of one scenario, of which one has the weight of three runs and executes more.
 #[test]
-fn a_scenario_costs_the_mean_of_its_starts() {
+fn a_scenario_costs_the_mean_of_its_recordings() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     program(directory);
@@ -350,7 +351,7 @@ fn images_that_only_a_linker_orders_have_a_page_too() {
     )
     .unwrap();
     built(
-        Command::new("clang-22")
+        Command::new(llvm("clang"))
             .args([
                 "--target=riscv64-linux-gnu",
                 "-O1",
@@ -374,17 +375,14 @@ fn images_that_only_a_linker_orders_have_a_page_too() {
 /// Debian's LLVM: 129 000 functions.
 #[test]
 fn a_page_of_a_large_library_stays_below_ten_megabytes() {
-    // The file of libllvm22 itself: the link of /usr/lib/llvm-22/lib is the development package's.
-    let library = format!("/usr/lib/{}-linux-gnu/libLLVM.so.22.1", std::env::consts::ARCH);
+    // The file itself: the link in LLVM's own directory is the development package's.
+    let library = format!("/usr/lib/{}-linux-gnu/{}", std::env::consts::ARCH, llvm_library());
     let library = library.as_str();
-    assert!(Path::new(library).is_file(), "{library} is missing: apt-get install libllvm22");
+    assert!(Path::new(library).is_file(), "{library} is missing: run scripts/install-tools");
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    for arguments in [["llvm-nm-22", "--version"], ["llvm-objdump-22", "--help"]] {
-        run(
-            directory,
-            &[&["record", "-o", "traces", "--image", library, "--"], arguments.as_slice()].concat(),
-        );
+    for (tool, flag) in [("llvm-nm", "--version"), ("llvm-objdump", "--help")] {
+        run(directory, &["record", "-o", "traces", "--image", library, "--", &llvm(tool), flag]);
     }
     run(directory, &["apply", library, "--strategy", "random", "--seed", "1", "-o", "library.new"]);
     let summary = report(directory, &[library, "library.new", "-t", "traces", "-o", "report.html"]);

@@ -8,10 +8,11 @@ use std::process::Command;
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
 use reorder::hints;
+use reorder_base::tool_versions::llvm;
 use reorder_trace::{Companions, Evidence, Location, NameHash, Reading, Trace, read_files};
 
 fn profdata(arguments: &[&str], files: &[&Path]) -> String {
-    succeed(Command::new("llvm-profdata-22").args(arguments).args(files))
+    succeed(Command::new(llvm("llvm-profdata")).args(arguments).args(files))
 }
 
 /// Weight and names of each trace as `llvm-profdata show` prints them; blank where it knows no name.
@@ -174,7 +175,7 @@ fn newer_versions_are_refused_with_a_way_out() {
 /// `demo.c` built with `flags`, run with each of `arguments`; the raw profiles.
 fn record(directory: &Path, flags: &[&str], arguments: &[&str]) -> Vec<PathBuf> {
     let program = directory.join("demo");
-    succeed(Command::new("clang-22").args(flags).arg(sample("source/demo.c")).arg("-o").arg(&program));
+    succeed(Command::new(llvm("clang")).args(flags).arg(sample("source/demo.c")).arg("-o").arg(&program));
     let run = |argument: &&str| {
         let raw = directory.join(format!("{argument}.profraw"));
         succeed(Command::new(&program).arg(argument).env("LLVM_PROFILE_FILE", &raw));

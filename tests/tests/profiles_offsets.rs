@@ -26,7 +26,7 @@ impl Built {
     fn new(options: &str) -> Self {
         let built = Self { directory: tempfile::tempdir().unwrap() };
         let options = options.replace("{hooks}", &sample("source/entry_hooks.c").display().to_string());
-        built.run(&format!("clang-22 -O1 {} {options} -o demo", sample("source/demo.c").display()));
+        built.run(&format!("clang$LLVM -O1 {} {options} -o demo", sample("source/demo.c").display()));
         built
     }
 

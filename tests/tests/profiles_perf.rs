@@ -65,7 +65,7 @@ fn printed_probes_are_exact_entries() {
 }
 
 #[test]
-fn printed_faults_count_only_where_the_code_itself_was_missing() {
+fn printed_faults_count_only_for_missing_code() {
     let reading = read_sample("sampling/perf-page-faults.script.txt", &[]).unwrap();
     let text = fs::read_to_string(sample("sampling/perf-page-faults.script.txt")).unwrap();
     let faults: Vec<Vec<&str>> = text
@@ -108,7 +108,7 @@ impl Recorded {
         let recorded = Self { directory };
         let source = sample("source/spin.c");
         // lld gives code addresses that differ from its offsets in the file.
-        recorded.run(&format!("clang-22 -O1 -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fuse-ld=lld -Wl,--build-id {} -o spin", source.display()));
+        recorded.run(&format!("clang$LLVM -O1 -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fuse-ld=lld -Wl,--build-id {} -o spin", source.display()));
         recorded.run(&format!("perf record -q {options} -o recording -- ./spin"));
         recorded
     }

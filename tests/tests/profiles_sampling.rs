@@ -27,7 +27,7 @@ const AUTOFDO_HASHES: [(u64, u64); 4] = [
 ];
 
 #[test]
-fn sample_profiles_with_names_give_counts_and_say_that_they_have_no_order() {
+fn sample_profiles_give_counts_without_order() {
     for name in ["afdo-text.prof", "afdo-binary.prof", "afdo-ext.prof", "afdo-ext-compressed.prof"] {
         let reading = read_sample(&format!("sampling/{name}"), &[]).unwrap();
         let note = reading.notes[0].clone();
@@ -158,7 +158,7 @@ fn forms_that_llvm_writes_agree_with_its_text() {
     for form in ["--binary", "--extbinary", "--extbinary --compress-all-sections", "--text"] {
         let output = directory.path().join("profile");
         let command =
-            format!("llvm-profdata-22 merge --sample {form} {} -o {}", text.display(), output.display());
+            format!("llvm-profdata$LLVM merge --sample {form} {} -o {}", text.display(), output.display());
         shell(&command, LIMIT).unwrap();
         let bytes = fs::read(&output).unwrap();
         let trace = only(read_bytes(&bytes, &output, &Companions::default()).unwrap());
@@ -178,7 +178,7 @@ fn contexts_stand_for_their_last_function() {
     for form in ["", "--compress-all-sections", "--use-md5"] {
         let output = directory.path().join("profile");
         let command = format!(
-            "llvm-profdata-22 merge --sample --extbinary {form} {} -o {}",
+            "llvm-profdata$LLVM merge --sample --extbinary {form} {} -o {}",
             text.display(),
             output.display()
         );
@@ -199,7 +199,7 @@ fn programs_that_bolt_instrumented_count_their_calls() {
     let directory = tempfile::tempdir().unwrap();
     let source = sample("source/demo.c");
     let commands = format!(
-        "cd {} && gcc -O1 -Wl,-q {} -o demo && llvm-bolt-22 --instrument demo -o instrumented \
+        "cd {} && gcc -O1 -Wl,-q {} -o demo && llvm-bolt$LLVM --instrument demo -o instrumented \
          --instrumentation-file=$PWD/counts.fdata > log 2>&1 && ./instrumented b",
         directory.path().display(),
         source.display()

@@ -11,6 +11,7 @@ use end_to_end::profiles::{DEMO_A, DEMO_B, sample};
 use object::{Object, ObjectSymbol};
 use reorder::hints;
 use reorder_base::address::Address;
+use reorder_base::tool_versions::llvm;
 use reorder_trace::{
     Companions, Event, Evidence, Location, Name, NameHash, Trace, read_files, write_llvm_text,
 };
@@ -33,7 +34,7 @@ fn read_back(text: &[u8], directory: &Path) -> [Vec<(u64, Vec<Location>)>; 3] {
     let files = ["x.proftext", "x.profdata", "y.proftext"].map(|name| directory.join(name));
     fs::write(&files[0], text).unwrap();
     let merge = |flags: &[&str], from: &Path, to: &Path| {
-        succeed(Command::new("llvm-profdata-22").arg("merge").args(flags).arg(from).arg("-o").arg(to));
+        succeed(Command::new(llvm("llvm-profdata")).arg("merge").args(flags).arg(from).arg("-o").arg(to));
     };
     merge(&[], &files[0], &files[1]);
     merge(&["--text"], &files[1], &files[2]);
@@ -57,7 +58,7 @@ fn weights_orders_and_names_survive_the_real_tools() {
     }
 
     let ordered =
-        succeed(Command::new("llvm-profdata-22").arg("order").arg(directory.path().join("x.profdata")));
+        succeed(Command::new(llvm("llvm-profdata")).arg("order").arg(directory.path().join("x.profdata")));
     let mut ordered: Vec<&str> = ordered.lines().filter(|line| !line.starts_with('#')).collect();
     ordered.sort_unstable();
     let mut names: Vec<&str> = vec!["main", "parse_args", "_ZN3foo3barEv", "$s4main3fooyyF", "+[Foo bar:]"];
@@ -77,7 +78,7 @@ fn without_empty_bitmaps_llvm_cannot_read_swift_names() {
 
     let without = directory.path().join("z.proftext");
     fs::write(&without, String::from_utf8(written.text).unwrap().replace("\n$0\n", "\n")).unwrap();
-    let mut merge = Command::new("llvm-profdata-22");
+    let mut merge = Command::new(llvm("llvm-profdata"));
     merge.arg("merge").arg(&without).arg("-o").arg(directory.path().join("z.profdata"));
     let outcome = process::run(&mut merge, LIMIT).unwrap();
     assert!(!outcome.success() && outcome.stderr_text().contains("bitmap"), "{outcome}");
@@ -92,9 +93,9 @@ fn lld_lays_out_by_the_written_profile() {
     let [object, linked, profile] =
         ["demo.o", "demo.so", "demo.proftext"].map(|name| directory.path().join(name));
     let compile = ["-c", "-O1", "-fPIC", "-ffunction-sections"];
-    succeed(Command::new("clang-22").args(compile).arg(sample("source/demo.c")).arg("-o").arg(&object));
+    succeed(Command::new(llvm("clang")).args(compile).arg(sample("source/demo.c")).arg("-o").arg(&object));
     let order = |flags: &[String]| -> Vec<String> {
-        succeed(Command::new("ld.lld-22").arg("-shared").args(flags).arg(&object).arg("-o").arg(&linked));
+        succeed(Command::new(llvm("ld.lld")).arg("-shared").args(flags).arg(&object).arg("-o").arg(&linked));
         let bytes = fs::read(&linked).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
         let is_function = |symbol: &object::Symbol<'_, '_>| {
@@ -118,7 +119,7 @@ fn lld_lays_out_by_the_written_profile() {
     assert_eq!(
         after.last().map(String::as_str),
         Some("never_called"),
-        "what no trace ran stands behind: {after:?}"
+        "functions that no trace ran are last: {after:?}"
     );
     assert_eq!(after.first().map(String::as_str), Some("main"), "{after:?}");
 }

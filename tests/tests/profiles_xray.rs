@@ -11,6 +11,7 @@ use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample, ticks};
 use end_to_end::workspace;
 use reorder::hints;
+use reorder_base::tool_versions::llvm;
 use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_files};
 
 fn try_read(log: &Path, companions: &[&Path]) -> reorder_base::error::Result<Reading> {
@@ -101,7 +102,7 @@ fn stored_logs_hold_their_orders() {
 }
 
 #[test]
-fn logs_without_a_program_ask_for_it_and_wrong_programs_are_named() {
+fn logs_need_the_program_that_wrote_them() {
     let log = sample("xray/basic.log");
     let error = try_read(&log, &[]).unwrap_err();
     assert!(
@@ -118,11 +119,11 @@ fn logs_without_a_program_ask_for_it_and_wrong_programs_are_named() {
 }
 
 #[test]
-fn an_object_file_names_the_functions_of_a_program_that_consists_of_it() {
+fn an_object_file_names_its_programs_functions() {
     let object = sample("xray/relocatable.o");
     let reading = read(&sample("xray/basic.log"), &[&object]);
     assert_eq!(names(&reading.traces[0]), DEMO_A);
-    let official = succeed(Command::new("llvm-xray-22").args(["extract", "--symbolize"]).arg(&object));
+    let official = succeed(Command::new(llvm("llvm-xray")).args(["extract", "--symbolize"]).arg(&object));
     assert_eq!(extracted(&official).len(), 1, "llvm-xray now sees more than the first section: {official}");
 }
 
@@ -155,7 +156,8 @@ fn log_of(functions: impl IntoIterator<Item = u32>) -> Vec<u8> {
 
 /// Every function that `llvm-xray extract` finds in `image` has the same number, address and name for us.
 fn assert_map(image: &Path) {
-    let truth = extracted(&succeed(Command::new("llvm-xray-22").args(["extract", "--symbolize"]).arg(image)));
+    let truth =
+        extracted(&succeed(Command::new(llvm("llvm-xray")).args(["extract", "--symbolize"]).arg(image)));
     assert!(truth.len() >= 2, "{}", image.display());
     let log = image.with_extension("log");
     std::fs::write(&log, log_of(truth.iter().rev().map(|(number, ..)| *number))).unwrap();
@@ -173,7 +175,7 @@ fn assert_map(image: &Path) {
 }
 
 #[test]
-fn maps_of_32_bits_and_of_other_machines_agree_with_llvm_xray() {
+fn maps_of_all_processors_agree_with_llvm_xray() {
     let scratch = tempfile::tempdir().unwrap();
     for target in ["armv7-linux-gnueabihf", "aarch64-linux-gnu"] {
         let (object, image) = (scratch.path().join("demo.o"), scratch.path().join(target));
@@ -181,9 +183,14 @@ fn maps_of_32_bits_and_of_other_machines_agree_with_llvm_xray() {
         let function =
             |name: &str| format!("int {name}(int x) {{ __asm__ volatile(\"\"); return x + 1; }}\n");
         std::fs::write(&source, function("one") + &function("two") + &function("three")).unwrap();
-        compile("clang-22", &object, &[&source], &["-c", "-ffreestanding", &format!("--target={target}")]);
+        compile(
+            &llvm("clang"),
+            &object,
+            &[&source],
+            &["-c", "-ffreestanding", &format!("--target={target}")],
+        );
         let flags = ["-e", "one", "--unresolved-symbols=ignore-all", "-o"];
-        succeed(Command::new("ld.lld-22").args(flags).arg(&image).arg(&object));
+        succeed(Command::new(llvm("ld.lld")).args(flags).arg(&image).arg(&object));
         assert_map(&image);
     }
 }
@@ -205,8 +212,10 @@ fn maps_with_absolute_addresses_are_read_through_relocations() {
     succeed(Command::new("gcc").arg("-c").arg(&source).arg("-o").arg(&object));
     for kind in ["-pie", "-no-pie"] {
         let image = scratch.path().join(kind);
-        succeed(Command::new("ld.lld-22").args([kind, "--no-dynamic-linker", "-o"]).arg(&image).arg(&object));
-        let truth = succeed(Command::new("llvm-readelf-22").arg("-r").arg(&image));
+        succeed(
+            Command::new(llvm("ld.lld")).args([kind, "--no-dynamic-linker", "-o"]).arg(&image).arg(&object),
+        );
+        let truth = succeed(Command::new(llvm("llvm-readelf")).arg("-r").arg(&image));
         assert_eq!(truth.contains("R_X86_64_RELATIVE"), kind == "-pie", "{truth}");
         let log = scratch.path().join("log");
         std::fs::write(&log, log_of([2, 1])).unwrap();
@@ -215,7 +224,7 @@ fn maps_with_absolute_addresses_are_read_through_relocations() {
         assert_eq!(reading.traces[0].events.len(), 2);
         if kind == "-pie" {
             let extracted = extracted(&succeed(
-                Command::new("llvm-xray-22").arg("extract").arg("--symbolize").arg(&image),
+                Command::new(llvm("llvm-xray")).arg("extract").arg("--symbolize").arg(&image),
             ));
             let two = extracted.iter().find(|(number, ..)| *number == 2).unwrap();
             assert_eq!(
@@ -260,7 +269,7 @@ fn basic_logs(directory: &Path, command: &mut Command, threshold: u32) -> Vec<Pa
 /// First entries by clock, as `llvm-xray convert` shows them: name, or number of what it cannot name, and clock.
 fn converted(log: &Path, program: &Path) -> Vec<(String, u64)> {
     let text = succeed(
-        Command::new("llvm-xray-22")
+        Command::new(llvm("llvm-xray"))
             .args(["convert", "--symbolize", "--output-format=yaml", "--instr_map"])
             .args([program, log]),
     );
@@ -288,7 +297,7 @@ fn basic_logs_agree_with_llvm_xray_event_for_event() {
     let scratch = tempfile::tempdir().unwrap();
     for flags in [&["-fPIE", "-pie"][..], &["-fno-PIE", "-no-pie"]] {
         let program =
-            compile("clang-22", &scratch.path().join("program"), &[&sample("source/demo.c")], flags);
+            compile(&llvm("clang"), &scratch.path().join("program"), &[&sample("source/demo.c")], flags);
         for (argument, expected) in [("a", &DEMO_A[..]), ("b", &DEMO_B[..])] {
             let logs = basic_logs(scratch.path(), Command::new(&program).arg(argument), 0);
             let [log] = &logs[..] else { panic!("{logs:?}") };
@@ -305,7 +314,7 @@ fn basic_logs_agree_with_llvm_xray_event_for_event() {
 #[test]
 fn the_default_filter_of_short_calls_is_told() {
     let scratch = tempfile::tempdir().unwrap();
-    let program = compile("clang-22", &scratch.path().join("program"), &[&sample("source/demo.c")], &[]);
+    let program = compile(&llvm("clang"), &scratch.path().join("program"), &[&sample("source/demo.c")], &[]);
     let logs = basic_logs(scratch.path(), Command::new(&program).arg("a"), 5);
     let reading = read(&logs[0], &[&program]);
     assert!(reading.traces[0].events.len() < DEMO_A.len());
@@ -316,7 +325,7 @@ fn the_default_filter_of_short_calls_is_told() {
 #[test]
 fn cut_logs_give_what_is_complete_and_llvm_xray_nothing() {
     let scratch = tempfile::tempdir().unwrap();
-    let program = compile("clang-22", &scratch.path().join("program"), &[&sample("source/demo.c")], &[]);
+    let program = compile(&llvm("clang"), &scratch.path().join("program"), &[&sample("source/demo.c")], &[]);
     let logs = basic_logs(scratch.path(), Command::new(&program).arg("a"), 0);
     let whole = std::fs::read(&logs[0]).unwrap();
     let cut = scratch.path().join("cut");
@@ -326,7 +335,7 @@ fn cut_logs_give_what_is_complete_and_llvm_xray_nothing() {
     let note = &reading.notes[0];
     assert_eq!(note.offset, Some(32 + 5 * 32));
     assert!(note.message.contains("7 of 32 bytes"), "{note}");
-    let official = Command::new("llvm-xray-22")
+    let official = Command::new(llvm("llvm-xray"))
         .args(["convert", "--output-format=yaml", "--instr_map"])
         .args([&program, &cut])
         .output()
@@ -341,9 +350,10 @@ fn recorder_logs_agree_with_llvm_xray_event_for_event() {
     for (source, expected) in [("source/demo.c", Some(&DEMO_A[1..])), ("source/xthreads.c", None)] {
         let renamed = if expected.is_some() { "-Dmain=demo_main" } else { "-DUNUSED" };
         let (object, driver_object) = (scratch.path().join("part.o"), scratch.path().join("driver.o"));
-        compile("clang-22", &object, &[&sample(source)], &["-c", renamed]);
-        compile("clang-22", &driver_object, &[&driver], &["-c"]);
-        let program = compile("clang-22", &scratch.path().join("program"), &[&object, &driver_object], &[]);
+        compile(&llvm("clang"), &object, &[&sample(source)], &["-c", renamed]);
+        compile(&llvm("clang"), &driver_object, &[&driver], &["-c"]);
+        let program =
+            compile(&llvm("clang"), &scratch.path().join("program"), &[&object, &driver_object], &[]);
         let base = format!("patch_premain=false xray_logfile_base={}/fdr.", scratch.path().display());
         succeed(Command::new(&program).arg("a").env("XRAY_OPTIONS", base));
         let mut files = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -376,7 +386,7 @@ fn processes_are_apart() {
                 __attribute__((noinline)) int in_parent(int x) { __asm__ volatile(\"\"); return x; }\n\
                 int main(void) { int child = fork(); if (!child) return in_child(0); wait(0); return in_parent(0); }\n";
     std::fs::write(&source, text).unwrap();
-    let program = compile("clang-22", &scratch.path().join("program"), &[&source], &[]);
+    let program = compile(&llvm("clang"), &scratch.path().join("program"), &[&source], &[]);
     let logs = basic_logs(scratch.path(), &mut Command::new(&program), 0);
     let traces: Vec<Trace> = logs.iter().flat_map(|log| read(log, &[&program]).traces).collect();
     let with =
@@ -387,7 +397,7 @@ fn processes_are_apart() {
 }
 
 #[test]
-fn libraries_are_objects_of_their_own_which_llvm_xray_cannot_name() {
+fn libraries_are_separate_objects() {
     let scratch = tempfile::tempdir().unwrap();
     let at = |name: &str| scratch.path().join(name);
     let function = |name: &str, body: &str| {
@@ -402,11 +412,11 @@ fn libraries_are_objects_of_their_own_which_llvm_xray_cannot_name() {
     let main = "int one(int); int two(int); int main(void) { return two(one(1)) - 7; }\n";
     std::fs::write(at("main.c"), main).unwrap();
     let shared = ["-fxray-shared", "-fPIC", "-shared"];
-    let one = compile("clang-22", &at("libone.so"), &[&at("one.c")], &shared);
-    let two = compile("clang-22", &at("libtwo.so"), &[&at("two.c")], &shared);
+    let one = compile(&llvm("clang"), &at("libone.so"), &[&at("one.c")], &shared);
+    let two = compile(&llvm("clang"), &at("libtwo.so"), &[&at("two.c")], &shared);
     let origin = format!("-Wl,-rpath,{}", scratch.path().display());
     let program =
-        compile("clang-22", &at("program"), &[&at("main.c"), &one, &two], &["-fPIE", "-pie", &origin]);
+        compile(&llvm("clang"), &at("program"), &[&at("main.c"), &one, &two], &["-fPIE", "-pie", &origin]);
     let logs = basic_logs(scratch.path(), &mut Command::new(&program), 0);
     let [log] = &logs[..] else { panic!("{logs:?}") };
 
@@ -464,17 +474,17 @@ fn with_handler(directory: &Path, source: &Path, flags: &[&str]) -> PathBuf {
     let handler = workspace::root().join("scripts/xray-coverage/reorder_xray_coverage.c");
     let object = directory.join("handler.o");
     succeed(
-        Command::new("clang-22")
+        Command::new(llvm("clang"))
             .args(["-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-c"])
             .arg(handler)
             .arg("-o")
             .arg(&object),
     );
-    compile("clang++-22", &directory.join("covered"), &[source, &object], flags)
+    compile(&llvm("clang++"), &directory.join("covered"), &[source, &object], flags)
 }
 
 #[test]
-fn the_coverage_handler_records_what_the_basic_mode_and_the_recorder_see() {
+fn coverage_lists_agree_with_logs_and_recordings() {
     let scratch = tempfile::tempdir().unwrap();
     let (source, list) = (scratch.path().join("threads.cpp"), scratch.path().join("list"));
     std::fs::write(&source, THREADS).unwrap();
@@ -495,7 +505,7 @@ fn the_coverage_handler_records_what_the_basic_mode_and_the_recorder_see() {
         // One thread until `work<20>` has returned: that part has one order for every observer.
         let single: Vec<&String> = covered.iter().take_while(|name| *name != "_Z4workILi0EEii").collect();
         assert!(single.len() >= 22, "{covered:?}");
-        let plain = compile("clang++-22", &scratch.path().join("plain"), &[&source], flags);
+        let plain = compile(&llvm("clang++"), &scratch.path().join("plain"), &[&source], flags);
         let logs = basic_logs(scratch.path(), &mut Command::new(&plain), 0);
         let basic = read(&logs[0], &[&plain]);
         let basic = names(&basic.traces[0]);

@@ -29,7 +29,7 @@ const ORDER: &str = r#"
     }"#;
 
 #[test]
-fn functions_come_in_order_of_first_execution_however_the_program_is_linked() {
+fn recorded_order_is_that_of_first_execution() {
     let expected = ["step_constructor", "main", "step_b", "step_c", "step_a", "step_destructor"];
     for flags in [&["-pie", "-fPIE"][..], &["-no-pie"], &["-static-pie", "-fPIE"], &["-static"]] {
         let program = compile(ORDER, flags);
@@ -124,7 +124,7 @@ fn forked_and_vforked_processes_belong_to_the_trace() {
 }
 
 #[test]
-fn each_exec_of_the_image_is_a_trace_even_from_another_thread() {
+fn each_exec_of_the_image_is_a_trace_of_its_own() {
     let program = compile(
         r#"
         #include <pthread.h>
@@ -263,7 +263,7 @@ const LIBRARY: &str = r#"
     __attribute__((constructor)) void step_load(void) {}"#;
 
 #[test]
-fn libraries_are_traced_from_their_resolvers_and_constructors_on() {
+fn resolvers_and_constructors_of_libraries_are_traced() {
     let directory = tempfile::tempdir().unwrap();
     let library = build(directory.path(), "libstep.so", LIBRARY, &["-shared", "-fPIC"]);
     let source = "void step_indirect(void); int main(void) { step_indirect(); return 0; }";
@@ -305,7 +305,7 @@ fn libraries_opened_late_by_any_thread_are_traced() {
 }
 
 #[test]
-fn a_process_that_outlives_the_program_goes_on_without_breakpoints() {
+fn a_process_that_outlives_the_program_loses_breakpoints() {
     let source = r#"
         #include <stdio.h>
         void step_late(FILE *file) { fputs("alive", file); }
@@ -393,7 +393,7 @@ fn the_command_explains_what_cannot_be_recorded() {
 }
 
 #[test]
-fn the_program_is_not_run_when_its_traces_could_not_be_written() {
+fn nothing_runs_if_traces_cannot_be_written() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     fs::write(path("file"), "").unwrap();
@@ -420,7 +420,7 @@ fn the_program_is_not_run_when_its_traces_could_not_be_written() {
 }
 
 #[test]
-fn what_is_for_another_processor_is_refused_before_an_emulator_is_recorded() {
+fn programs_of_another_processor_are_not_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("program.c");
     let program = directory.path().join("program");

@@ -16,7 +16,7 @@ use reorder_run::record::{Ending, record};
 const FOR_EVER: Duration = Duration::from_secs(120);
 
 #[test]
-fn breakpoints_that_are_hit_while_the_program_ends_harm_nothing_that_outlives_it() {
+fn breakpoints_do_not_harm_what_outlives_the_program() {
     const RECORDINGS: usize = 1200;
     const FUNCTIONS: usize = 400;
     // Four threads execute one function after the other for the first time; the guard reports how they ended.
@@ -73,7 +73,7 @@ fn breakpoints_that_are_hit_while_the_program_ends_harm_nothing_that_outlives_it
 }
 
 #[test]
-fn a_process_that_ends_while_its_threads_fork_is_recorded_to_its_end() {
+fn a_process_whose_threads_fork_is_recorded_to_its_end() {
     let program = compile(
         r#"
         #include <pthread.h>
@@ -105,7 +105,7 @@ fn a_process_that_ends_while_its_threads_fork_is_recorded_to_its_end() {
 }
 
 #[test]
-fn a_program_that_may_not_be_read_runs_unrecorded_among_others() {
+fn an_unreadable_program_runs_unrecorded() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     fs::copy("/bin/echo", path("secret")).unwrap();

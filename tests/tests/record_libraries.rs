@@ -53,7 +53,7 @@ fn result(directory: &TempDir) -> String {
 }
 
 #[test]
-fn a_closed_library_is_no_hindrance_when_a_child_outlives_the_program() {
+fn a_child_outlives_the_program_after_a_closed_library() {
     let (outcome, directory) = with_library(
         r#"
         int main(int count, char **words) {
@@ -71,7 +71,7 @@ fn a_closed_library_is_no_hindrance_when_a_child_outlives_the_program() {
 }
 
 #[test]
-fn breakpoints_of_code_in_the_place_of_a_closed_library_are_the_programs_own() {
+fn code_in_place_of_a_closed_library_keeps_its_breakpoints() {
     let (outcome, directory) = with_library(
         r#"
         static volatile int trapped;
@@ -104,14 +104,14 @@ fn breakpoints_of_code_in_the_place_of_a_closed_library_are_the_programs_own() {
 }
 
 #[test]
-fn a_library_that_the_program_has_changed_or_removed_is_still_the_same() {
+fn a_changed_or_removed_library_is_still_recorded() {
     let (outcome, directory) = with_library(
         r#"
         int main(int count, char **words) {
             void *library = dlopen(words[1], RTLD_NOW);
             unsigned char *code = library ? dlsym(library, "step_unused") : 0;
             if (!code || unlink(words[1])) return 1;
-            /* The instruction behind the first, for one that does the same. */
+            /* The instruction after the first, for one that does the same. */
             void *page = (void *)((uintptr_t)code & -4096l);
             if (mprotect(page, 4096, PROT_READ | PROT_WRITE | PROT_EXEC)) return 2;
             static const unsigned char same[] = {0x48, 0x8b, 0xec};

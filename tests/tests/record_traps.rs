@@ -121,7 +121,7 @@ fn a_handler_of_sigtrap_works_as_ever() {
 
 // case: programs that use SIGTRAP themselves are recorded
 #[test]
-fn blocking_and_ignoring_sigtrap_is_kept_where_that_is_asked_for() {
+fn blocked_and_ignored_sigtrap_is_kept_on_request() {
     let program = compile(SOURCE, &["-pthread"]);
     let whats = ["handler", "nested", "once", "stack", "threads", "fork", "known and blocked", "died of"];
     let others = ["blocked", "waited for", "ignored"];

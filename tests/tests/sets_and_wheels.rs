@@ -164,7 +164,7 @@ fn no_code_of_the_program_runs_when_its_libraries_are_listed() {
 }
 
 #[test]
-fn libraries_that_are_asked_for_by_path_are_listed_and_the_line_is_for_a_shell() {
+fn libraries_loaded_by_path_are_listed_for_a_shell() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path();
     program_with_library(directory);
@@ -223,7 +223,7 @@ with zipfile.ZipFile('one.whl', 'w', zipfile.ZIP_DEFLATED) as wheel:
 ";
 
 #[test]
-fn a_damaged_image_in_a_wheel_stays_and_changed_data_is_no_proof() {
+fn damaged_images_in_a_wheel_stay() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path();
     program_with_library(directory);

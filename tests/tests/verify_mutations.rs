@@ -29,7 +29,7 @@ const DEFAULT_MUTATIONS: u64 = 520;
 /// Recipe of each image; together they have every kind of place.
 const IMAGES: [&str; 8] = [
     "gcc -O2 -fPIE -pie -Wl,--emit-relocs switch_tables/main.c ballast.c",
-    "clang-22 -O2 -fPIE -pie -fuse-ld=lld switch_tables/main.c ballast.c",
+    "clang$LLVM -O2 -fPIE -pie -fuse-ld=lld switch_tables/main.c ballast.c",
     "gcc -O2 -fPIC -shared -fuse-ld=gold shared_library/main.c ballast.c",
     "g++ -O2 -fPIE -pie exceptions/main.cpp",
     "gcc -O1 -fPIE -pie -Wl,-z,pack-relative-relocs packed_relative_relocations/main.c ballast.c",

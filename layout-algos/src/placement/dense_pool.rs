@@ -48,15 +48,15 @@ impl DensePool {
     /// many wait. With its start.
     pub(super) fn take(&mut self, units: &[MovableUnit], cursor: u64, end: u64) -> Option<(usize, u64)> {
         let next = |address: u64| address.checked_next_multiple_of(self.granule);
-        let behind = next(cursor)?;
+        let following = next(cursor)?;
         let fitting = |(index, waiting): (usize, &Waiting)| {
             // What is over of its size has to find room in the padding, however it is aligned.
-            if waiting.remainder > behind - cursor {
+            if waiting.remainder > following - cursor {
                 return None;
             }
             let start = units[waiting.unit].start_between(cursor, end)?;
             let size = units[waiting.unit].size;
-            let needed = next(start + size)? - behind;
+            let needed = next(start + size)? - following;
             (needed <= size - waiting.remainder).then_some((index, start, waiting.remainder))
         };
         let waiting = self.waiting.iter().enumerate();

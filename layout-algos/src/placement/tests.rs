@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn units_permuted_inside_their_intervals_keep_what_placement_promises(
+    fn units_permuted_in_their_intervals_keep_the_guarantees(
         pieces in prop::collection::vec(piece(), 0..120),
         seed in any::<u64>(),
         page in 16_u64..4096,
@@ -212,7 +212,7 @@ fn tight_images_with_many_obstacles_pin_few_units() {
 }
 
 #[test]
-fn units_of_large_alignment_let_others_use_the_room_before_them() {
+fn room_before_strictly_aligned_units_is_used() {
     // Units of all remainders that keep what alignment they have, with hardly any padding.
     let mut units = Vec::new();
     let mut start = 0x1000_u64;

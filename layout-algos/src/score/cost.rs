@@ -31,7 +31,7 @@ pub fn cost(problem: &LayoutProblem, order: &FunctionOrder) -> Cost {
         .into_par_iter()
         .map(|index| {
             let trace = problem.traces().get(TraceId(index));
-            cost_of_start(problem.objective(), trace, &spans).0.saturating_mul(trace.weight)
+            cost_of_trace(problem.objective(), trace, &spans).0.saturating_mul(trace.weight)
         })
         .reduce(|| 0, u64::saturating_add);
     Cost(total)
@@ -39,6 +39,6 @@ pub fn cost(problem: &LayoutProblem, order: &FunctionOrder) -> Cost {
 
 /// The cost of one run with its functions at `spans`, without its weight.
 #[must_use]
-pub fn cost_of_start(objective: Objective, trace: TraceView<'_>, spans: &[Span]) -> Cost {
+pub fn cost_of_trace(objective: Objective, trace: TraceView<'_>, spans: &[Span]) -> Cost {
     objective.cost_of(&objective.model.faults(trace.functions.iter().map(|function| spans[function.index()])))
 }

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn two_starts_cannot_both_have_their_own_way() {
+    fn two_traces_share_one_layout() {
         // Either run fits a page, but not both the common half and the two own ones.
         let [raw, ..] = bounds(&[64, 64, 64], &[1; 3], &[(1, &[0, 1]), (1, &[0, 2])], 0);
         assert_eq!(raw, LowerBounds { per_trace: 2.0, joint: 3.0 });

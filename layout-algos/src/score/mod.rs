@@ -17,7 +17,7 @@ mod span;
 #[cfg(test)]
 mod tests;
 
-pub use cost::{Cost, cost, cost_of_start};
+pub use cost::{Cost, cost, cost_of_trace};
 pub use fault_curve::FaultCurve;
 pub use fault_model::FaultModel;
 pub use lower_bound::{lower_bound, touched_bytes};

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn dense_starts_cost_their_bytes() {
+    fn dense_traces_cost_their_bytes() {
         assert_eq!(bound(&[64, 128, 64], &[(2, &[0, 1]), (3, &[1, 2])]), 2.0 * 3.0 + 3.0 * 3.0);
         assert_eq!(bound(&[64], &[]), 0.0);
         assert_eq!(bound(&[0], &[(1, &[0])]), 0.0);

@@ -94,7 +94,7 @@ proptest! {
 }
 
 #[test]
-fn the_bound_is_reached_by_a_dense_start() {
+fn the_bound_is_reached_by_a_dense_trace() {
     let start = [Span { start: 0, end: 5000 }, Span { start: 5000, end: 8192 }];
     let model = FaultModel::Pages { size: 4096 };
     assert_eq!(model.faults(start).total(), 2);

@@ -142,7 +142,7 @@ impl<'problem> Replay<'problem> {
     /// The cost of all startups.
     fn cost(&self) -> u64 {
         let traces = self.problem.traces();
-        let cost_of = |index: u32| self.cost_of_start(TraceId(index));
+        let cost_of = |index: u32| self.cost_of_trace(TraceId(index));
         let indices = 0..traces.len() as u32;
         if traces.event_count() < MIN_SHARED_EVENTS {
             indices.map(cost_of).fold(0, u64::saturating_add)
@@ -151,7 +151,7 @@ impl<'problem> Replay<'problem> {
         }
     }
 
-    fn cost_of_start(&self, trace: TraceId) -> u64 {
+    fn cost_of_trace(&self, trace: TraceId) -> u64 {
         let trace = self.problem.traces().get(trace);
         let mut present = vec![false; self.page_count as usize];
         let (mut faults, mut area) = (0u64, 0u64);

@@ -109,7 +109,7 @@ pub fn is_driver_call(arguments_zero: &OsStr, words: &[OsString]) -> bool {
     of_compiler
 }
 
-/// What to say when rustc calls us as a bare linker, by mistake: it did not ask for a program with its start-up code, so
+/// What to say when rustc calls us as a bare linker, by mistake: it did not ask for a program with its startup code, so
 /// the link fails, or makes one that does not run.
 pub fn advice(arguments_zero: &OsStr, words: &[OsString]) -> Option<&'static str> {
     let has = |wanted: &str| words.iter().any(|word| word == wanted);

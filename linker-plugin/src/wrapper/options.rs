@@ -56,7 +56,7 @@ impl From<DebugChoice> for DebugPolicy {
 }
 
 const ABOUT: &str = "\
-Stands in for a linker: runs the real one, and orders the functions of what it links by recorded starts.
+Stands in for a linker: runs the real one, and orders the functions of what it links by recorded runs.
 
 Each option is written --reorder-NAME=VALUE among the linker's arguments (for a compiler: -Wl,--reorder-NAME=VALUE), \
 REORDER_NAME=VALUE in the environment, or NAME = VALUE under [link] in reorder.toml. All other arguments are the \

@@ -203,10 +203,10 @@ fn without_words(text: &[u8], start: &[u8]) -> Vec<u8> {
         let mut rest = line.to_vec();
         while let Some(position) = position_of(&rest, start) {
             // Only `start` can hold blanks: what we append to it has none, except a name that was replaced before.
-            let behind = position + start.len();
+            let after = position + start.len();
             let length =
-                rest[behind..].iter().take_while(|byte| !byte.is_ascii_whitespace() && **byte != 0).count();
-            let mut end = behind + length;
+                rest[after..].iter().take_while(|byte| !byte.is_ascii_whitespace() && **byte != 0).count();
+            let mut end = after + length;
             let before = position.checked_sub(1).map(|before| rest[before]);
             // With the blank before it; or, in Apple's form, with the kind before it and the NUL after it.
             let mut first = position - usize::from(before == Some(b' '));

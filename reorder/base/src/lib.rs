@@ -13,3 +13,5 @@ pub mod little_endian;
 pub mod numbers;
 pub mod processor;
 pub mod refusal;
+#[cfg(any(test, feature = "test-support"))]
+pub mod tool_versions;

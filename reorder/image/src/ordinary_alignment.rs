@@ -21,7 +21,7 @@ mod tests {
     use super::ordinary_alignment;
 
     #[test]
-    fn the_ordinary_alignment_is_what_most_functions_have_beyond_chance() {
+    fn the_ordinary_alignment_is_not_found_by_chance() {
         let by_chance: Vec<u64> = (1..=4096_u64).map(|address| 1 << address.trailing_zeros()).collect();
         assert_eq!(ordinary_alignment(&by_chance), 1);
         let words: Vec<u64> = by_chance.iter().map(|alignment| alignment * 4).collect();

@@ -29,7 +29,7 @@ impl<'data> Reader<'data> {
     /// Goes to a position from the table's start.
     pub(crate) fn seek(&mut self, position: usize) -> Result<()> {
         if position > self.bytes.len() {
-            return Err(self.error("refers to a place behind its end"));
+            return Err(self.error("refers to a place after its end"));
         }
         self.position = position;
         Ok(())

@@ -53,7 +53,7 @@ pub fn check(processor: Processor, purpose: RunPurpose) -> Result<()> {
 /// Refuses a program for another processor before the system hands it to an emulator.
 ///
 /// # Errors
-/// ELF programs for another processor; the caller's start of the program reports all other errors.
+/// ELF programs for another processor; the caller reports all other errors when it runs the program.
 pub fn check_program(path: &Path, purpose: RunPurpose) -> Result<()> {
     let Ok(bytes) = map_image(path) else { return Ok(()) };
     match ElfFile::parse_any_processor(&bytes) {

@@ -13,7 +13,7 @@ use reorder_image::macho::is_macho;
 /// where it runs.
 ///
 /// # Errors
-/// Mach-O files; the caller's start of the program reports unreadable files.
+/// Mach-O files; the caller reports unreadable files when it runs the program.
 pub fn check(program: &Path, then: RecordedUse) -> Result<()> {
     /// As much as [`is_macho`] looks at.
     const HEAD_BYTES: u64 = 8;

@@ -130,8 +130,8 @@ fn relocations(analysis: &Analysis<'_>, linker: Linker) -> Check {
             if linker == Linker::Wild {
                 return check.hint("wild keeps none: use another linker");
             }
-            BUILDS.iter().fold(check, |check, (build, before, behind)| {
-                check.hint(format!("{build}: {before}{KEEP_RELOCATIONS}{behind}"))
+            BUILDS.iter().fold(check, |check, (build, before, after)| {
+                check.hint(format!("{build}: {before}{KEEP_RELOCATIONS}{after}"))
             })
         }
     }

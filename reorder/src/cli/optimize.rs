@@ -139,7 +139,7 @@ fn optimize(
     let analysis = Analysis::new(&file, &functions)?;
     phase.finish(&format!("{} functions", grouped(functions.table.len() as u64)));
 
-    let starts = record_starts(arguments, context, &file, &functions.table, runs)?;
+    let starts = record_runs(arguments, context, &file, &functions.table, runs)?;
 
     let phase = talk.phase("order", 0);
     let request = arguments.layout.request(Memory::default());
@@ -160,7 +160,7 @@ fn optimize(
     ));
 
     let phase = talk.phase("simulate", 0);
-    let simulated = simulate_starts(bytes, &applied, &functions.table, &starts)?;
+    let simulated = simulate_runs(bytes, &applied, &functions.table, &starts)?;
     phase.finish(&format!("{} runs", starts.len()));
 
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
@@ -175,7 +175,7 @@ fn optimize(
         let moves = recover_moves(bytes, &applied.bytes)?;
         files.push(pending_page(page, &names, bytes, &functions.table, &starts, &moves)?);
     }
-    let checked = check_starts(arguments, context, [bytes, &applied.bytes], output, &starts)?;
+    let checked = check_runs(arguments, context, [bytes, &applied.bytes], output, &starts)?;
     let measured = measure_moved(arguments, context, &applied.bytes, output, &starts)?;
     let options = ReplaceOptions { in_place: arguments.in_place };
     files.push(Pending::replacing(output, image, &applied.bytes, options)?);
@@ -203,7 +203,7 @@ fn optimize(
 }
 
 /// Records every run and finds its functions.
-fn record_starts(
+fn record_runs(
     arguments: &OptimizeArguments,
     context: &Context,
     file: &ElfFile<'_>,
@@ -268,7 +268,7 @@ fn apply_layout(
 }
 
 /// Pages of 4 KiB that each run needs, before and after.
-fn simulate_starts(
+fn simulate_runs(
     bytes: &[u8],
     applied: &Applied,
     functions: &FunctionTable<'_>,
@@ -284,7 +284,7 @@ fn simulate_starts(
 }
 
 /// Runs both programs with the arguments of each run, before the moved one is renamed to its destination.
-fn check_starts(
+fn check_runs(
     arguments: &OptimizeArguments,
     context: &Context,
     [original, result]: [&[u8]; 2],
@@ -318,10 +318,10 @@ fn measure_moved(
         .map_err(|error| Error::io(output, error))?;
     let program = trial.path().join(output.file_name().unwrap_or(arguments.image.as_os_str()));
     write::replace(&program, &arguments.image, bytes, ReplaceOptions::default())?;
-    measure_starts(arguments, context, &program, output, starts)
+    measure_runs(arguments, context, &program, output, starts)
 }
 
-fn measure_starts(
+fn measure_runs(
     arguments: &OptimizeArguments,
     context: &Context,
     program: &Path,

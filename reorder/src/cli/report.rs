@@ -17,7 +17,7 @@ use reorder_system::write::whole;
 const EXAMPLES: &str = "\
 Examples:
   reorder report ./program program.fast -t traces -o report.html
-  reorder report ./program -t traces -o report.html                 # where the start goes now
+  reorder report ./program -t traces -o report.html                 # which pages startup touches now
   reorder report ./program program.fast --model android-16k -o report.html --format json";
 
 /// Write an HTML page that shows which pages startup touches

@@ -119,7 +119,7 @@ fn judged(figure: &Figure, baseline: Option<&Figure>, limits: &Limits) -> Check 
     let verdict = match (&limit, worst) {
         (_, Some(worst)) => {
             let excess =
-                if key.metric.is_better_larger() { worst - figure.value } else { figure.value - worst };
+                if key.metric.higher_is_better() { worst - figure.value } else { figure.value - worst };
             if excess > TOLERANCE { Verdict::Fail } else { Verdict::Pass }
         }
         (Some(limit), None) if limit.limit.is_relative() => Verdict::New,

@@ -254,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_changes_of_all_functions_are_the_change_of_the_start(
+        fn changes_of_functions_add_up_to_that_of_the_scenario(
             then in functions(), now in functions(), ranks in prop::collection::vec(any::<u16>(), 24),
         ) {
             let (then, now) = (startup(&then, &ranks), startup(&now, &ranks));

@@ -41,7 +41,7 @@ pub struct Subject<'files> {
 /// # Errors
 /// When a compressor fails.
 pub fn figures(subject: &Subject<'_>) -> Result<Vec<Figure>> {
-    let mut figures = of_starts(subject);
+    let mut figures = of_scenarios(subject);
     let text = subject.image.text();
     let text_bytes: u64 = text.iter().map(|range| range.end.distance_from(range.start)).sum();
     let mut of_image = |metric, part: &str, value: f64| {
@@ -69,7 +69,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-fn of_starts(subject: &Subject<'_>) -> Vec<Figure> {
+fn of_scenarios(subject: &Subject<'_>) -> Vec<Figure> {
     let functions = subject.functions;
     let mut figures = Vec::new();
     for model in subject.models {

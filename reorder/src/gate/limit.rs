@@ -161,7 +161,7 @@ fn understood(table: &str, limits: &BTreeMap<String, LimitValue>) -> Result<BTre
             return Err(Error::usage(format!("{source}: there is no figure called {metric}"))
                 .with_hint(format!("there are limits of {}", known.join(", "))));
         };
-        if table != GENERAL && !metric.is_of_starts() {
+        if table != GENERAL && !metric.is_of_scenarios() {
             return Err(Error::usage(format!("{source}: this is a figure of the image, not of a scenario"))
                 .with_hint("write it below [gate.limits]"));
         }

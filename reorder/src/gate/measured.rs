@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_fails_nothing_and_a_slower_start_does() {
+    fn only_slower_runs_beyond_noise_fail() {
         let limit = "[gate.limits]\nwall-milliseconds = '+5 %'\n";
         let old = [10.0, 14.0, 11.0, 18.0, 12.0, 10.5, 13.0, 11.0, 15.0];
         let noisy = [14.0, 10.0, 12.0, 16.0, 13.0, 10.0, 14.5, 11.5, 14.0];

@@ -105,7 +105,7 @@ impl Metric {
 
     /// Whether scenarios have it.
     #[must_use]
-    pub fn is_of_starts(self) -> bool {
+    pub fn is_of_scenarios(self) -> bool {
         matches!(
             self,
             Self::Faults
@@ -117,9 +117,9 @@ impl Metric {
         )
     }
 
-    /// Whether less is worse.
+    /// Whether a higher value is better.
     #[must_use]
-    pub fn is_better_larger(self) -> bool {
+    pub fn higher_is_better(self) -> bool {
         self.unit() == Unit::Percent
     }
 

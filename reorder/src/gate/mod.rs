@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_start_is_no_growth_of_the_others() {
+    fn a_new_scenario_is_no_growth_of_the_others() {
         let (then, now) = (image(&[("a", 10.0)]), image(&[("a", 10.0), ("b", 90.0)]));
         let named = |name: &str| Some(name.to_owned());
         let expected = [

@@ -39,7 +39,7 @@ pub fn unjudged(checks: &mut [Check]) {
 
 fn is_worse(check: &Check) -> bool {
     match (check.baseline, check.current) {
-        (Some(baseline), Some(current)) if check.key.metric.is_better_larger() => current < baseline,
+        (Some(baseline), Some(current)) if check.key.metric.higher_is_better() => current < baseline,
         (Some(baseline), Some(current)) => current > baseline,
         _ => false,
     }

@@ -53,7 +53,7 @@ pub(super) fn document(summary: &Summary, columns: &Columns, names: &Names) -> R
         digest(STYLE)
     );
     let file_name = summary.image.rsplit('/').next().unwrap_or_default();
-    let title = escaped(&format!("{file_name}: page faults of its start"));
+    let title = escaped(&format!("{file_name}: page faults at startup"));
     // Split before anything is inserted, so that data are never scanned for placeholders.
     let mut document = String::with_capacity(packed.iter().map(String::len).sum::<usize>() + (1 << 18));
     for (index, part) in TEMPLATE.split("{{").enumerate() {

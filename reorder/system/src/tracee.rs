@@ -11,7 +11,7 @@ pub const SIGNAL_SET_BYTES: usize = 8;
 /// Sends `signal` to a process; unlike `nix`, also real-time signals.
 ///
 /// # Errors
-/// When the process is gone, or belongs to somebody else.
+/// The process is gone, or belongs to another user.
 pub fn send_signal(process: Pid, signal: i32) -> nix::Result<()> {
     // SAFETY: the call takes plain numbers.
     Errno::result(unsafe { libc::kill(process.as_raw(), signal) }).map(drop)
@@ -61,9 +61,8 @@ fn request<Data>(
 ) -> nix::Result<libc::c_long> {
     debug_assert!(size <= size_of::<Data>());
     let size = without_provenance_mut::<libc::c_void>(size);
-    // SAFETY: the system reads or writes at most `size` bytes at `data`, which is a live value at least as large, in which any
-    // bytes are valid.
-    // The C libraries differ in the type of the request.
+    // SAFETY: the system reads or writes at most `size` bytes at `data`, which is a live value at least as large, in which
+    // any bytes are valid. The C libraries differ in the type of the request.
     let result =
         unsafe { libc::ptrace(request as _, task.as_raw(), size, from_mut(data).cast::<libc::c_void>()) };
     Errno::result(result)

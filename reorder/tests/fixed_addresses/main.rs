@@ -11,6 +11,7 @@ mod toolchain;
 use std::sync::OnceLock;
 
 use reorder_base::address::Address;
+use reorder_base::tool_versions::llvm;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::pins::PinReason;
@@ -65,7 +66,7 @@ fn differences(old: &[u8], new: &[u8]) -> u64 {
 #[test]
 fn operands_words_and_slots_follow_in_images_of_every_linker() {
     let scratch = Scratch::new();
-    for compiler in ["gcc", "clang-22"] {
+    for compiler in ["gcc", &llvm("clang")] {
         for linker in LINKERS {
             for link in [&[][..], &["-static"]] {
                 let options = [&FIXED[..], link].concat();
@@ -129,7 +130,7 @@ fn a_number_that_looks_like_an_address_is_none() {
 }
 
 #[test]
-fn a_number_that_is_a_functions_start_keeps_the_function() {
+fn a_number_equal_to_a_functions_address_pins_it() {
     let mut bytes = sample().to_vec();
     let at = offset(&bytes, symbol(&bytes, "numbers"));
     let start = symbol(&bytes, "choose");
@@ -171,7 +172,7 @@ fn an_entry_beside_its_operand_makes_the_function_untrusted() {
 }
 
 #[test]
-fn tables_that_contradict_the_image_throughout_are_not_believed() {
+fn tables_that_contradict_the_image_are_ignored() {
     let bytes = sample();
     let mut damaged = bytes.to_vec();
     for (at, _, kind, _) in entries(bytes, b".rela.rodata") {
@@ -217,7 +218,7 @@ fn compact_tables_serve_as_evidence_and_are_emptied() {
     let scratch = Scratch::new();
     let compact = ["-Wa,--crel,--allow-experimental-crel"];
     let options = [&FIXED[..], &compact].concat();
-    let Built { path, bytes } = scratch.build("clang-22", "lld", PROGRAM, &options);
+    let Built { path, bytes } = scratch.build(&llvm("clang"), "lld", PROGRAM, &options);
     let file = ElfFile::parse(&bytes).unwrap();
     let section = *file.section(b".crel.text").unwrap();
     let analysed = analyse(&bytes);

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use reorder_base::tool_versions::llvm_directory;
 use tempfile::TempDir;
 
 /// Linkers that keep relocations.
@@ -32,7 +33,7 @@ impl Scratch {
         let mut command = Command::new(compiler);
         // gcc looks for `ld.lld`, which is installed only next to its compiler.
         if linker == "lld" {
-            command.arg("-B/usr/lib/llvm-22/bin");
+            command.arg(format!("-B{}", llvm_directory()));
         }
         command.args(options).args([&format!("-fuse-ld={linker}"), "-Wl,--emit-relocs"]);
         let output = command.arg(&source).arg("-o").arg(&path).output().unwrap();

@@ -144,7 +144,7 @@ fn code_outside_of_functions_may_follow_what_moved_and_must() {
 }
 
 #[test]
-fn a_page_in_a_register_is_followed_into_every_case_of_a_table() {
+fn a_page_in_a_register_reaches_every_case_of_a_table() {
     let cases: String = (0..3).map(|_| " add x9, x9, :lo12:triple\\n b 9f\\n").collect();
     let switch = format!(
         r#"

@@ -121,7 +121,7 @@ fn code_that_control_runs_into_must_stay_behind_it() {
 }
 
 #[test]
-fn a_function_without_instructions_goes_with_the_function_behind_it() {
+fn an_empty_function_moves_with_the_one_after_it() {
     let empty = "__asm__(\".section .text.fivefold,\\\"ax\\\"\\n .globl empty\\n .type empty,@function\\nempty:\\n\"
                 \" .size empty,0\\n .balign 16\\n .section .data.rel.ro,\\\"aw\\\"\\n .quad empty\\n .text\");";
     for options in [&[][..], &["-Wl,-z,pack-relative-relocs"]] {

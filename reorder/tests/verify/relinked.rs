@@ -9,6 +9,7 @@ use std::process::Command;
 
 use crate::layout::{header_field, section, sections};
 use reorder_base::address::Address;
+use reorder_base::tool_versions::llvm;
 use reorder_verify::recover_moves;
 
 const PROGRAM: &str = include_str!("program.c");
@@ -54,7 +55,7 @@ impl Toolchain {
     fn compiler(self) -> Command {
         match self {
             Self::LlvmAarch64 => {
-                let mut clang = Command::new("clang-22");
+                let mut clang = Command::new(llvm("clang"));
                 clang.args(["--target=aarch64-linux-gnu", "-Wno-unused-command-line-argument"]);
                 clang
             }
@@ -164,7 +165,7 @@ fn link(
 fn by_symbols(directory: &Path, name: &str, order: &[&str]) -> Vec<String> {
     let list = directory.join(format!("{name}.order"));
     std::fs::write(&list, order.join("\n")).expect("the order is written");
-    let linker = run(Command::new("sh").args(["-c", "command -v ld.lld-22"]));
+    let linker = run(Command::new("sh").args(["-c", &format!("command -v {}", llvm("ld.lld"))]));
     vec![
         format!("--ld-path={}", linker.trim()),
         format!("-Wl,--symbol-ordering-file,{}", list.display()),

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rare_command_keeps_its_traces_where_each_has_its_own_sample() {
+    fn a_rare_command_keeps_its_traces_in_its_own_sample() {
         let trace = |position, command: &str| {
             let event = Event::at(Location::Name("main".into()));
             let command = vec![command.as_bytes().to_vec()];

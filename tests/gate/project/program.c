@@ -1,4 +1,4 @@
-/* A start that runs a few functions of several pages each. */
+/* A program whose startup runs a few functions of several pages each. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ int main(int count, char **words) {
   n = open_window(n);
   if (count > 1 && !strcmp(words[1], "--help")) n = show_help(n);
   if (count > 1 && !strcmp(words[1], "--version")) n = print_version(n);
-  /* more of the start */
+  /* more of startup */
   printf("%d\n", n);
   return 0;
 }

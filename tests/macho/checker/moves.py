@@ -41,4 +41,4 @@ class Moves:
                     yield f"ranges overlap at {piece[pick]:#x}"
                 last = piece[pick] + piece[2]
             if last > end:
-                yield f"a range ends at {last:#x}, behind the text"
+                yield f"a range ends at {last:#x}, after the end of the text"

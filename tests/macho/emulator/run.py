@@ -55,7 +55,7 @@ def main():
         fault = str(error)
         print(f"emulator: {error}", file=sys.stderr)
         for symbol in sorted(machine.called_missing):
-            print(f"emulator: nobody defines {symbol}", file=sys.stderr)
+            print(f"emulator: no library defines {symbol}", file=sys.stderr)
     if wanted.trace:
         wanted.trace.write_text("".join(f"{address:#x}\n" for address in trace.functions()))
     if wanted.summary:

@@ -17,6 +17,7 @@ use end_to_end::breakpoints::executed;
 use end_to_end::inlining::{Inlined, inlined};
 use end_to_end::{process, workspace};
 use object::{Object, ObjectSymbol, SymbolKind};
+use reorder_base::tool_versions::llvm;
 use reorder_trace::{Companions, Location, read_files};
 
 /// One search or one reading of its profile.
@@ -141,7 +142,7 @@ fn compare(plain: &Plain, instrumented: &Path, search: &[&str], title: String) -
 fn profile_trace(instrumented: &Path, search: &[&str], scratch: &Path) -> Result<Vec<String>, String> {
     let (raw, indexed) = (scratch.join("run.profraw"), scratch.join("run.profdata"));
     output_of(Command::new(instrumented).args(search).env("LLVM_PROFILE_FILE", &raw))?;
-    let profdata = || Command::new("llvm-profdata-22");
+    let profdata = || Command::new(llvm("llvm-profdata"));
     // By default traces are cut at 10 000 functions, including those of the reservoir.
     output_of(
         profdata()

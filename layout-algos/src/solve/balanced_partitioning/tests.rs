@@ -68,7 +68,7 @@ fn a_single_trace_is_kept_in_temporal_order_up_to_a_page() {
 }
 
 #[test]
-fn functions_of_unrelated_starts_are_separated() {
+fn functions_of_unrelated_traces_are_separated() {
     // Two interleaved runs; a half page per function, so mixing them would cost twice the pages.
     let (even, odd) = ((0..64).step_by(2), (1..64).step_by(2));
     let problem = LayoutProblem::new(vec![2048; 64], &[trace(even), trace(odd)]).unwrap();

@@ -52,13 +52,13 @@ fn likes(problem: &LayoutProblem, order: &FunctionOrder) -> usize {
 
 proptest! {
     #[test]
-    fn recorded_starts_stay_within_the_budget(problem in problems(), seed in any::<u64>(), budget in 0u32..30) {
+    fn recorded_traces_stay_within_the_budget(problem in problems(), seed in any::<u64>(), budget in 0u32..30) {
         let order = shuffled(seed);
         let improved = improve(&problem, &order, budget);
         // An independent count: pages by their numbers, one trace after the other.
         let cost = |order: &FunctionOrder| -> u64 {
             let spans = crate::score::positions(&problem, order);
-            problem.traces().iter().map(|trace| crate::score::cost_of_start(problem.objective(), trace, &spans).0).sum()
+            problem.traces().iter().map(|trace| crate::score::cost_of_trace(problem.objective(), trace, &spans).0).sum()
         };
         prop_assert!(cost(&improved) * 1000 <= cost(&order) * u64::from(1000 + budget));
         let is_traced = problem.traced();
@@ -83,7 +83,7 @@ proptest! {
 }
 
 #[test]
-fn equal_content_is_side_by_side_where_no_start_minds() {
+fn equal_content_is_adjacent_where_no_trace_pays() {
     let kinds: Vec<u32> = (0..FUNCTIONS).map(|function| function % 5).collect();
     let problem = problem(vec![500; FUNCTIONS as usize], &kinds, &[]);
     let order = FunctionOrder::link_order(FUNCTIONS);

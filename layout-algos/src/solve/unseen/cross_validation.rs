@@ -6,7 +6,7 @@ use super::{Children, Parent, ReferenceWalk, Roots, UnseenOrder, traced_in_time}
 use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
 use crate::problem::{LayoutProblem, Trace, TraceView};
-use crate::score::{Cost, cost_of_start, positions};
+use crate::score::{Cost, cost_of_trace, positions};
 
 /// Compares orders by their cost for each part of the recorded runs when only the other parts are known.
 ///
@@ -109,7 +109,7 @@ impl Fold {
     pub(in crate::solve) fn cost_of_others(&self, order: &FunctionOrder) -> Cost {
         let spans = positions(&self.known, order);
         let cost = |trace: TraceView<'_>| {
-            cost_of_start(self.others.objective(), trace, &spans).0.saturating_mul(trace.weight)
+            cost_of_trace(self.others.objective(), trace, &spans).0.saturating_mul(trace.weight)
         };
         Cost(self.others.traces().iter().map(cost).fold(0, u64::saturating_add))
     }

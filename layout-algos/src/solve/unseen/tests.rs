@@ -59,7 +59,7 @@ fn specific_referrers_are_preferred() {
 }
 
 #[test]
-fn features_are_kept_together_where_the_starts_show_it() {
+fn features_are_kept_together_where_traces_show_it() {
     // Function 0 dispatches to ten features of ten functions each, scattered over the link order; each run executes
     // one feature, so a new run needs one that no recorded run has.
     let features = 10u32;

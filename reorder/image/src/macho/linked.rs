@@ -1,9 +1,11 @@
-//! Small images for tests, made by clang-22 and ld64.lld-22.
+//! Small images for tests, made by clang and ld64.lld.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::path::Path;
 use std::process::Command;
+
+use reorder_base::tool_versions::llvm;
 
 /// A library linked of `source`, which is assembly or C as `extension` says, with more arguments for each tool.
 ///
@@ -22,10 +24,10 @@ pub fn library(
     std::fs::write(directory.path().join(&file), source).unwrap();
     let target = format!("--target={architecture}-apple-macos12");
     let arguments = [&target, "-c", &file, "-o", "object.o"].into_iter();
-    run(directory.path(), "clang-22", arguments.chain(compiler.iter().copied()));
+    run(directory.path(), &llvm("clang"), arguments.chain(compiler.iter().copied()));
     let arguments = ["-arch", architecture, "-platform_version", "macos", "12", "12", "-dylib", "-undefined"];
     let arguments = arguments.into_iter().chain(["dynamic_lookup", "object.o", "-o", "library"]);
-    run(directory.path(), "ld64.lld-22", arguments.chain(linker.iter().copied()));
+    run(directory.path(), &llvm("ld64.lld"), arguments.chain(linker.iter().copied()));
     std::fs::read(directory.path().join("library")).unwrap()
 }
 

@@ -122,7 +122,7 @@ fn distrust(facts: &std::fs::Metadata, user: u32) -> Option<String> {
     if facts.uid() != user && facts.uid() != 0 {
         return Some("it belongs to another user".to_owned());
     }
-    (facts.mode() & 0o002 != 0).then(|| "everybody can write it".to_owned())
+    (facts.mode() & 0o002 != 0).then(|| "every user can write to it".to_owned())
 }
 
 #[cfg(test)]
@@ -143,7 +143,8 @@ mod tests {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
         let found = find(None);
         assert!(
-            found.note.is_some_and(|note| note.contains("everybody can write it")) && found.table.is_empty()
+            found.note.is_some_and(|note| note.contains("every user can write to it"))
+                && found.table.is_empty()
         );
         assert!(find(Some(&file)).note.is_none() && !find(Some(&file)).table.is_empty());
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();

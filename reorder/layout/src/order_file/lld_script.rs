@@ -24,12 +24,12 @@ impl<'data> Anchor<'data> {
     #[must_use]
     pub fn of(map: &LinkMap<'data>) -> Option<Self> {
         let first = map.sections.iter().position(|section| section.output == TEXT)?;
-        let (before, behind) = map.sections.split_at(first);
+        let (before, after) = map.sections.split_at(first);
         // Padding that lld makes itself cannot be named.
         let can_be_named = |output: &&'data [u8]| *output != b".relro_padding" && *output != TEXT;
         let outputs = |section: &reorder_trace::link_map::PlacedSection<'data>| section.output;
         let previous = before.last().map(outputs).filter(can_be_named);
-        let next = || behind.iter().map(outputs).find(can_be_named);
+        let next = || after.iter().map(outputs).find(can_be_named);
         previous.map(Self::After).or_else(|| next().map(Self::Before))
     }
 }

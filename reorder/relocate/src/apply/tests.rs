@@ -54,7 +54,7 @@ fn with_longer_exports(bytes: &[u8], more: usize) -> Vec<u8> {
 }
 
 #[test]
-fn maps_lead_back_and_stay_short_when_a_table_changes_its_size() {
+fn maps_restore_tables_that_changed_their_size() {
     // Names, which come after the exports, make up most of the file.
     let mut source = String::new();
     for number in 0..600 {

@@ -78,7 +78,7 @@ mod tests {
 
     // case: several symbols for one section, named by chance
     #[test]
-    fn where_both_sums_were_confirmed_the_moved_instruction_decides() {
+    fn the_moved_instruction_decides_between_two_sums() {
         let sums = [Address(0x21_0d38), Address(0x21_0c34)];
         let both = |_: Address| true;
         let none = |_: Address| false;

@@ -73,8 +73,8 @@ impl<'data> Signer<'data> {
         }
         let linker_signed = if special_hashes.is_empty() { directory.flags & LINKER_SIGNED } else { 0 };
         let text = file.segment(b"__TEXT").map_or((0, 0), |text| (text.offset as u64, text.file_size as u64));
-        let usual = if file.kind == ImageKind::Program { PROGRAM } else { 0 };
-        let segment_flags = directory.code_segment.map_or(usual, |(_, _, flags)| flags);
+        let default_flags = if file.kind == ImageKind::Program { PROGRAM } else { 0 };
+        let segment_flags = directory.code_segment.map_or(default_flags, |(_, _, flags)| flags);
         Self {
             identifier: directory.identifier,
             flags: ADHOC | linker_signed,

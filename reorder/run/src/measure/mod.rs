@@ -5,7 +5,7 @@
 //! checked to be cold; the report lists what could not be done.
 //!
 //! Only the program's own file is made cold; its libraries stay as they are, for both alike. Some rounds start each
-//! program twice: once as usual, and once page by page, to see the 4 KiB text pages that it touches itself.
+//! program twice: once normally, and once page by page, to see the 4 KiB text pages that it touches itself.
 //! That count does not depend on read-ahead and fault-around, so it compares layouts on any machine.
 //! Pages that only a child touches do not count.
 

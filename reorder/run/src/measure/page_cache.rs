@@ -123,7 +123,7 @@ impl ProgramFile {
         Ok(false)
     }
 
-    /// Whether the file is on a file system without a disk behind its page cache.
+    /// Whether the file is on a file system that has no disk under its page cache.
     pub(super) fn is_in_memory(&self) -> bool {
         let Ok(system) = nix::sys::statfs::fstatfs(&self.file) else { return false };
         [nix::sys::statfs::TMPFS_MAGIC, RAMFS].contains(&system.filesystem_type())

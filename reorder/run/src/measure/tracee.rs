@@ -120,10 +120,10 @@ pub(super) fn map_page_by_page(
 
 /// How many mappings the text may be cut into: the system's limit, less those that the program itself may need.
 fn mappings_allowed() -> u64 {
-    const USUAL: u64 = 65530;
+    const DEFAULT: u64 = 65530;
     const FOR_THE_PROGRAM: u64 = 4096;
     let limit = fs::read_to_string("/proc/sys/vm/max_map_count").ok();
-    limit.and_then(|limit| limit.trim().parse().ok()).unwrap_or(USUAL).saturating_sub(FOR_THE_PROGRAM)
+    limit.and_then(|limit| limit.trim().parse().ok()).unwrap_or(DEFAULT).saturating_sub(FOR_THE_PROGRAM)
 }
 
 #[cfg(test)]

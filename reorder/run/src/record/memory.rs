@@ -122,7 +122,7 @@ pub(super) fn executed_file(task: Pid) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/{task}/exe"))
 }
 
-/// The file behind one of `task`'s descriptors.
+/// The file that one of `task`'s descriptors refers to.
 pub(super) fn descriptor_file(task: Pid, descriptor: i32) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/{task}/fd/{descriptor}"))
 }

@@ -1,5 +1,5 @@
-// A sequential scale: equal steps of lightness, hues from violet over green to yellow, which those who confuse red and
-// green tell apart. What comes first stands out most: dark on light paper, bright on dark.
+// A sequential scale: equal steps of lightness, hues from violet over green to yellow, which people who confuse red and
+// green can tell apart. The first pages stand out most: dark on a light background, bright on a dark one.
 
 /** Oklch to sRGB, the chroma lowered until the colour can be shown. */
 function colourOf(lightness, chroma, hue) {
@@ -40,7 +40,7 @@ function makeScale(isDark) {
 
 const scales = { light: makeScale(false), dark: makeScale(true) };
 
-/** What canvases are painted with; styles give the same values to elements. */
+/** Colours for canvases; the style sheet gives the same values to elements. */
 const palettes = {
   light: { untouched: "#e6e8ec", edge: "#ffffff", ink: "#1b1f27", faint: "#6a7180", mark: "#d3300d", onDark: "#ffffff", onBright: "#14171d" },
   dark: { untouched: "#272b33", edge: "#171a20", ink: "#e8eaee", faint: "#939aa8", mark: "#ff8a65", onDark: "#ffffff", onBright: "#14171d" },
@@ -58,12 +58,12 @@ function isDark() {
 const scale = () => (isDark() ? scales.dark : scales.light);
 const palette = () => (isDark() ? palettes.dark : palettes.light);
 
-/** The colour of something `late` through, from 0 to 1. */
+/** The colour of position `late`, from 0 (first) to 1 (last). */
 function colourAt(late) {
   return scale()[Math.min(STEPS - 1, Math.max(0, Math.round(late * (STEPS - 1))))];
 }
 
-/** Ink that can be read on it. */
+/** A text colour that is legible on it. */
 function inkAt(late) {
   const isBright = isDark() ? late < 0.55 : late > 0.55;
   return isBright ? palette().onBright : palette().onDark;

@@ -1,4 +1,4 @@
-// Faults over the course of a start: one line a layout, and the bound that no layout can beat.
+// Faults over the course of a run: one line for each layout, and the bound that no layout can beat.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -9,7 +9,7 @@ function vector(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** Round figures from 0 to at least `most`, no closer than `least`. */
+/** Round numbers from 0 to at least `most`, at least `least` apart. */
 function ticks(most, wanted, least = 0) {
   if (!(most > 0)) return [0, 1];
   const rough = Math.max(most / wanted, least);
@@ -71,7 +71,7 @@ class FaultCurves {
         isTime ? `${grouped(tick) === "0" && tick > 0 ? tick.toPrecision(1) : Number.isInteger(tick) ? grouped(tick) : Number(tick.toPrecision(3))}` : `${tick} %`));
     }
     root.append(vector("text", { class: "axis-title", x: plot.left + plot.width / 2, y: height - 6, "text-anchor": "middle" },
-      isTime ? "milliseconds since the start, as recorded" : "share of the start's functions that have run"));
+      isTime ? "milliseconds since the program started, as recorded" : "share of the functions of the run that have been executed"));
     if (after.length) {
       const back = Array.from(after, (faults, point) => [point, faults]).reverse()
         .map(([point, faults]) => `L${this.x(point).toFixed(1)} ${this.y(faults).toFixed(1)}`).join("");
@@ -85,7 +85,7 @@ class FaultCurves {
     if (this.at >= 0) this.drawCross();
   }
 
-  /** Names at the ends of the lines, pushed apart where they would touch. */
+  /** Names at the ends of the lines, moved apart where they would overlap. */
   labels() {
     const { old, new: after, bound } = this.curves;
     const points = this.program.points;

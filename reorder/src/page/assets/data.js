@@ -25,7 +25,7 @@ function accumulate(differences, Kind = Float64Array) {
   return sums;
 }
 
-/** Lines of one text, cut out when they are asked for. */
+/** Lines of one text, extracted on demand. */
 class Lines {
   constructor(text, count) {
     this.text = text;
@@ -76,7 +76,7 @@ class Layout {
     for (let index = 1; index < starts.length && isSorted; index++) isSorted = starts[index - 1] <= starts[index];
     this.order = Uint32Array.from(starts.keys());
     if (!isSorted) this.order.sort((one, other) => starts[one] - starts[other] || one - other);
-    // The furthest end up to each function in order: functions may overlap.
+    // The largest end among the functions up to each one in order: functions may overlap.
     this.reach = new Float64Array(starts.length);
     let reach = -Infinity;
     for (let at = 0; at < starts.length; at++) {
@@ -104,20 +104,20 @@ class Layout {
   }
 }
 
-/** The text as numbered pages of one size. */
+/** The pages of the text, numbered, all of one size. */
 class Pages {
   constructor(text, size) {
     this.size = size;
     this.ranges = [];
     this.count = 0;
-    let behind = -Infinity;
+    let previousEnd = -Infinity;
     for (const [start, length] of text) {
-      const first = Math.max(Math.floor(start / size), behind);
+      const first = Math.max(Math.floor(start / size), previousEnd);
       const end = Math.ceil((start + length) / size);
       if (end <= first) continue;
       this.ranges.push({ first, end, number: this.count });
       this.count += end - first;
-      behind = end;
+      previousEnd = end;
     }
   }
 
@@ -139,7 +139,7 @@ class Pages {
   }
 }
 
-/** The recorded start of one scenario, or of all. */
+/** The recorded runs of one scenario, or of all. */
 class Start {
   constructor(columns) {
     this.isDrawn = columns.is_drawn;
@@ -153,7 +153,7 @@ class Start {
     }));
   }
 
-  /** By function: its place in the order plus one, 0 where it does not run. */
+  /** For each function its rank plus one, or 0 if it does not run. */
   ranks(count) {
     if (!this.cachedRanks) {
       this.cachedRanks = new Uint32Array(count);
@@ -167,7 +167,7 @@ function curvesOf(columns) {
   return { old: accumulate(columns.old), new: accumulate(columns.new), bound: accumulate(columns.bound) };
 }
 
-/** All that is drawn. */
+/** All data of the page. */
 class Program {
   constructor(columns, names) {
     const count = columns.sizes.length;
@@ -211,7 +211,7 @@ class Program {
     return this.names.at(index) || `function@${this.address(this.old.starts[index])}`;
   }
 
-  /** What the image calls the function, if that is something else. */
+  /** The name of the function in the image, if it differs. */
   rawName(index) {
     return this.rawNames ? this.rawNames.at(index).replaceAll("\t", ", ") : "";
   }

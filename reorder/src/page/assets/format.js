@@ -5,7 +5,7 @@ function grouped(number) {
   return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
-/** Faults: whole numbers where they are, else one decimal. */
+/** Faults: as a whole number if possible, otherwise with one decimal. */
 function faultsText(number) {
   const tenths = Math.round(number * 10) / 10;
   return Number.isInteger(tenths) || tenths >= 1000 ? grouped(tenths) : tenths.toFixed(1);
@@ -34,7 +34,7 @@ function shareText(share) {
   return `${percent > 0 && percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
 }
 
-/** The change from `old` to `after`: a true minus sign, no sign for nothing. */
+/** The change from `old` to `after`: a true minus sign, no sign for zero. */
 function changeText(old, after) {
   if (!(old > 0)) return "–";
   const percent = (after / old - 1) * 100;
@@ -96,7 +96,7 @@ function segments(container, label, choices, chosen, choose) {
   });
 }
 
-/** Calls the last of many calls, when there was none for a while. */
+/** Delays calls: of a series in quick succession only the last one is made. */
 function settled(milliseconds, call) {
   let timer = 0;
   return (...given) => {

@@ -1,10 +1,10 @@
-// The table of all functions: as many rows as there is room for are in the document, whatever their number.
+// The table of all functions. The document holds only the visible rows, whatever the number of functions.
 
 const ROW = 30;
-// Browsers lay out no more than some ten million pixels; beyond, a pixel of the scroll bar stands for several rows.
+// Browsers lay out about ten million pixels at most; beyond that, a pixel of the scroll bar stands for several rows.
 const TALLEST = 6_000_000;
 
-/** Sorts numbers of rows by text without blocking for long: runs are merged, and now and then others get a turn. */
+/** Sorts row numbers by text without blocking for long: it merges sorted runs and yields between them. */
 async function sortSlowly(rows, compare, isWanted) {
   let [from, to] = [rows, new Uint32Array(rows.length)];
   let last = performance.now();
@@ -34,7 +34,7 @@ class FunctionTable {
     this.program = program;
     this.filter = "all";
     this.query = "";
-    this.page = null; // functions of a page that was chosen in a map
+    this.page = null; // functions of the page chosen in a map
     this.sort = { column: "rank", isDescending: false };
     this.current = -1;
     this.turn = 0;
@@ -50,7 +50,7 @@ class FunctionTable {
       this.query = byId("function-search").value.trim();
       this.refresh();
     }));
-    segments(byId("function-filter"), "Which functions", [["all", "All"], ["run", "Run at start"], ["pinned", "Pinned"]], "all",
+    segments(byId("function-filter"), "Which functions", [["all", "All"], ["run", "Run at startup"], ["pinned", "Pinned"]], "all",
       (value) => { this.filter = value; this.refresh(); });
     byId("function-page").addEventListener("click", () => { this.page = null; this.refresh(); byId("function-search").focus(); });
     this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
@@ -144,7 +144,7 @@ class FunctionTable {
     return rows.slice(0, count);
   }
 
-  /** Marks what is at the address that the query is. */
+  /** Marks the function at the address given as the query. */
   findAddress(isFound) {
     const distance = Number(BigInt(this.query.replace(/^function@/i, "")) - this.program.origin);
     for (const layout of [this.program.old, this.program.new]) {
@@ -188,7 +188,7 @@ class FunctionTable {
     if (column.isText) {
       const { names } = this.program;
       const cut = new Array(this.program.count);
-      // What has no name comes last.
+      // Functions without a name come last.
       const name = (index) => (cut[index] ??= names.at(index) || "\uffff");
       return sortSlowly(rows, (one, other) => {
         const [a, b] = [name(one), name(other)];
@@ -198,7 +198,7 @@ class FunctionTable {
     const keys = new Float64Array(this.program.count);
     for (const index of rows) {
       const value = column.value(index);
-      // What has no value comes last, whichever way the others are sorted.
+      // Functions without a value come last in either direction.
       keys[index] = value === Infinity ? Infinity : sign * value;
     }
     return rows.sort((one, other) => (keys[one] === keys[other] ? one - other : keys[one] - keys[other]));
@@ -225,7 +225,7 @@ class FunctionTable {
     const made = [];
     for (let row = first; row < Math.min(this.rows.length, first + count); row++) made.push(this.makeRow(row));
     this.body.replaceChildren(...made);
-    // Rows stand where the scroll position is, shifted by the part of a row that is scrolled past.
+    // Rows are at the scroll position, shifted by the part of a row that is scrolled out of sight.
     this.body.style.transform = `translateY(${this.box.scrollTop - (this.top - first) * ROW}px)`;
     byId("function-none").hidden = this.rows.length > 0;
   }

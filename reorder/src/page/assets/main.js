@@ -1,4 +1,4 @@
-// What is chosen, and who shows it.
+// The choices of the user, and the parts of the page that show them.
 
 const state = { model: 0, scenario: -1, by: "first", axis: "functions", biggest: "run", isEveryScenarioListed: false };
 
@@ -21,7 +21,7 @@ const actions = {
     byId("scenario").value = String(scenario);
     update();
   },
-  /** A map's page is pointed at: the other map shows where its functions are. */
+  /** The pointer is on a page of one map: the other map shows where its functions are. */
   pointed(map, functions) {
     maps.filter((other) => other !== map).forEach((other) => other.relate(functions));
   },
@@ -52,12 +52,12 @@ function showLegend() {
   const untouched = element("span", { class: "untouched" });
   untouched.style.background = palette().untouched;
   byId("legend").replaceChildren(untouched, element("span", { class: "legend-text gap" }, "not touched"),
-    element("span", { class: "legend-text" }, isFirst ? "start" : "1 scenario"),
+    element("span", { class: "legend-text" }, isFirst ? "beginning" : "1 scenario"),
     element("span", { class: "ramp", "aria-hidden": "true" }, ...cells),
-    element("span", { class: "legend-text" }, isFirst ? "end of the start" : `${count} scenarios`));
+    element("span", { class: "legend-text" }, isFirst ? "end of the run" : `${count} scenarios`));
 }
 
-/** Shows what is chosen, everywhere. */
+/** Updates all parts of the page. */
 function update() {
   showHeading();
   showModels();
@@ -66,11 +66,11 @@ function update() {
   const start = program.start(state.scenario);
   const pages = pagesOf(summary.models[state.model].page_bytes);
   const reach = summary.models[state.model].bytes_per_fault;
-  byId("map-explained").textContent = `Each cell is ${bytesText(pages.size)} of the text, in the order of addresses. A start needs the ` +
+  byId("map-explained").textContent = `Each cell is ${bytesText(pages.size)} of the text, in the order of addresses. The run touches the ` +
     `coloured ones; ${reach > pages.size ? `one fault brings up to ${bytesText(reach)}` : "each of them costs it a fault"}.`;
   byId("not-drawn").hidden = start.isDrawn;
   maps.forEach((map) => map.update(pages, start, state.by, program.scenarios.length));
-  // Without times there is one axis only; far behind, scenarios have no curves.
+  // Without times there is one axis only. Curves exist for the first scenarios only.
   const axis = start.hasTimes ? state.axis : "functions";
   const drawn = start.models[state.model];
   curves.update(start, drawn ? drawn[axis] : null, axis);
@@ -80,7 +80,7 @@ function update() {
   showLegend();
 }
 
-/** What the curves leave out. */
+/** A note about what the curves omit. */
 function curveNote(start, axis) {
   if (start.models.length === 0) return "There are too many scenarios to draw the curves of this one; its figures are complete.";
   if (axis !== state.axis) return "Not every recording of this scenario has times: there is no axis of time.";
@@ -97,7 +97,7 @@ function pagesOf(size) {
   return knownPages.get(size);
 }
 
-/** Colours changed: what is painted is painted again. */
+/** Repaints after a change of colours. */
 function repaint() {
   if (!program) return;
   showLegend();
@@ -118,7 +118,7 @@ function fillChoices() {
 
 function listenToTheme() {
   const remembered = { get: () => { try { return localStorage.getItem("reorder-theme"); } catch { return null; } },
-    set: (theme) => { try { localStorage.setItem("reorder-theme", theme); } catch { /* not allowed: it is not remembered */ } } };
+    set: (theme) => { try { localStorage.setItem("reorder-theme", theme); } catch { /* storage is not allowed: the theme is not remembered */ } } };
   const chosen = remembered.get();
   const apply = (theme) => {
     if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
@@ -147,7 +147,7 @@ function listen() {
     state.axis = value;
     update();
   });
-  segments(byId("biggest-which"), "Which functions", [["run", "Run at start"], ["all", "All"]], state.biggest, (value) => {
+  segments(byId("biggest-which"), "Which functions", [["run", "Run at startup"], ["all", "All"]], state.biggest, (value) => {
     state.biggest = value;
     showBiggest(program, value);
   });
@@ -176,7 +176,7 @@ async function open() {
   showPins(program);
   update();
   document.documentElement.dataset.state = "ready";
-  // Raw names are for those who ask: after everything else.
+  // Raw names are loaded last: few readers need them.
   setTimeout(async () => {
     program.rawNames = new Lines(await unpack("raw-names"), program.count);
     document.documentElement.dataset.names = "ready";

@@ -1,10 +1,10 @@
-// The text page by page: one cell a page, in rows from left to right. Two maps share what part of the text is seen.
+// The text page by page: one cell a page, in rows from left to right. Two maps show the same part of the text.
 
 const GUTTER = 76;
 const LARGEST_CELL = 44;
 const SMALLEST_BOX = 132;
-const SMALLEST_ROOM = 5; // from this size of a cell on, cells are drawn apart
-const LABEL_ROOM = 34; // from this size on, cells say their figure
+const SMALLEST_ROOM = 5; // smallest size of a cell, in pixels, with a gap between cells
+const LABEL_ROOM = 34; // smallest size of a cell, in pixels, that shows its number
 
 class PageMap {
   constructor(program, layout, title, figure, view, actions) {
@@ -14,7 +14,7 @@ class PageMap {
     this.view = view;
     this.actions = actions;
     this.cursor = -1; // page under the pointer or the keyboard's cursor
-    this.related = new Set(); // pages where the other map's page went
+    this.related = new Set(); // pages that hold the functions of the other map's page
     this.figure = figure;
     this.count = figure.querySelector(".map-count");
     this.box = figure.querySelector(".map-box");
@@ -56,7 +56,7 @@ class PageMap {
     this.ratio = ratio;
     this.width = width - GUTTER;
     this.height = height;
-    // The widest rows whose cells, if they are squares, fill the box.
+    // The longest rows whose cells, as squares, fill the box.
     const count = Math.max(1, this.pages.count);
     let cell = Math.min(LARGEST_CELL, Math.sqrt((this.width * this.height) / count));
     let columns = Math.max(1, Math.floor(this.width / cell));
@@ -67,7 +67,7 @@ class PageMap {
     this.columns = columns;
     this.rows = Math.ceil(count / columns);
     this.cell = Math.min(LARGEST_CELL, this.width / columns);
-    // A small text leaves no empty box; the room is the same in both maps, which have as many pages.
+    // The box shrinks to a small text; both maps have as many pages and the same height.
     if (this.cell === LARGEST_CELL && this.rows * this.cell < height) {
       this.box.style.height = `${Math.max(SMALLEST_BOX, this.rows * this.cell)}px`;
     }
@@ -96,7 +96,7 @@ class PageMap {
     return isCell && page < this.pages.count ? page : -1;
   }
 
-  /** Enlarges so that the point under (x, y) stays; x and y may be left out. */
+  /** Zooms around the point (x, y), by default the centre. */
   zoomBy(factor, x = GUTTER + this.width / 2, y = this.height / 2) {
     const view = this.view;
     const most = Math.max(1, 120 / this.cell);
@@ -213,7 +213,7 @@ class PageMap {
     context.restore();
   }
 
-  /** Functions on a page, by first touch, those that do not run behind. */
+  /** Functions on a page: by first touch, then those that do not run. */
   functionsOn(page) {
     const start = this.pages.start(page);
     const ranks = this.start.ranks(this.program.count);
@@ -242,7 +242,7 @@ class PageMap {
     this.drawOverlay();
   }
 
-  /** What is known about the page, in short lines. */
+  /** The facts about the page, in short lines. */
   facts(page) {
     const rank = this.touches.first[page];
     if (rank === 0) return ["not touched"];
@@ -291,7 +291,7 @@ class PageMap {
     box.addEventListener("pointerdown", (event) => {
       clearTimeout(this.click);
       drag = { x: event.clientX, y: event.clientY, isMoved: false };
-      // A finger does not hover: where it comes down is what it points at.
+      // A finger does not hover: it points where it touches.
       if (event.pointerType === "touch") pointAt(event);
       box.setPointerCapture(event.pointerId);
     });
@@ -307,14 +307,14 @@ class PageMap {
       pointAt(event);
     });
     box.addEventListener("pointerup", () => {
-      // A second click may follow, which zooms instead.
+      // A second click may follow: a double click zooms.
       const page = this.cursor;
       if (drag && !drag.isMoved && page >= 0) this.click = setTimeout(() => this.actions.chosen(this, page), 250);
       drag = null;
     });
     box.addEventListener("pointercancel", () => { drag = null; });
     box.addEventListener("pointerleave", (event) => {
-      // A finger that is lifted leaves; what it pointed at stays.
+      // Lifting a finger leaves the map, but the page remains selected.
       if (drag || event.pointerType === "touch") return;
       this.point(-1);
       tooltip.hide();
@@ -325,7 +325,7 @@ class PageMap {
       this.zoomBy(2, event.clientX - bounds.left, event.clientY - bounds.top);
     });
     box.addEventListener("wheel", (event) => {
-      // The wheel belongs to the page, unless it is meant for the map.
+      // The wheel scrolls the page unless a modifier key is held or the map has the focus.
       if (!event.ctrlKey && !event.metaKey && document.activeElement !== box) return;
       event.preventDefault();
       const bounds = box.getBoundingClientRect();

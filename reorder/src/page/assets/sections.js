@@ -1,4 +1,4 @@
-// Everything that is said in words, figures and small tables.
+// Texts, figures and small tables of the page.
 
 /** The figures of the chosen scenario, or of all, under the chosen model. */
 function chosenFaults() {
@@ -21,15 +21,15 @@ function showHeading() {
     : [element("span", { class: "after" }, faultsText(faults))];
   byId("headline").replaceChildren(...parts, element("span", { class: "unit" }, (after ?? faults) === 1 ? " page fault" : " page faults"));
   const where = state.scenario < 0
-    ? summary.scenarios.length === 1 ? `in the start “${summary.scenarios[0].name}”` : `in all ${summary.scenarios.length} scenarios together`
-    : `in the start “${summary.scenarios[state.scenario].name}”`;
+    ? summary.scenarios.length === 1 ? `in the scenario “${summary.scenarios[0].name}”` : `in all ${summary.scenarios.length} scenarios together`
+    : `in the scenario “${summary.scenarios[state.scenario].name}”`;
   const change = isCompared && faults > 0 ? element("strong", { class: "change" }, `${changeText(faults, after)} `) : "";
   byId("subline").replaceChildren(change, `${where}, ${model.title} (${model.model}). `,
     element("span", { class: "bound-note" }, `No layout has fewer than ${faultsText(bound)}.`));
   showScale(faults, after, bound);
 }
 
-/** Before, after and bound as bars of one scale. */
+/** Before, after and bound as bars on one scale. */
 function showScale(faults, after, bound) {
   const most = Math.max(faults, after ?? 0, 1);
   const bar = (kind, label, value) => {
@@ -48,7 +48,7 @@ function showFacts() {
   const facts = [
     [bytesText(summary.text_bytes), "of code"],
     [grouped(summary.functions), "functions"],
-    [grouped(summary.functions_run), `run at start, ${share(summary.functions_run, summary.functions)}`],
+    [grouped(summary.functions_run), `run at startup, ${share(summary.functions_run, summary.functions)}`],
     ...(isCompared ? [[grouped(summary.functions_moved), "have moved"]] : []),
     ...(summary.pins.unknown_because ? [] : [[grouped(summary.pins.functions), "cannot be moved"]]),
     [share(found, summary.coverage.events), `of ${grouped(summary.coverage.events)} traced events found`],
@@ -60,7 +60,7 @@ function showFacts() {
   byId("paths").textContent = isCompared ? `${summary.image} and ${summary.new_image}` : summary.image;
 }
 
-/** A table of plain cells; those of columns with `isFigure` are figures. */
+/** A table of plain cells; those in columns with `isFigure` are figures. */
 function plainTable(columns, rows) {
   return element("table", {},
     element("thead", {}, element("tr", {}, ...columns.map((column) =>
@@ -109,7 +109,7 @@ function showModels() {
   byId("models").replaceChildren(plainTable([{ title: "Model of memory" }, ...faultColumns], rows));
 }
 
-// Browsers take long to lay out a table of thousands of rows, which nobody reads.
+// Browsers need long to lay out a table of thousands of rows, and readers do not need them all.
 const LISTED_SCENARIOS = 100;
 
 function showScenarios() {
@@ -177,7 +177,7 @@ function showPins(program) {
   if (pins.unknown_because) return box.replaceChildren(element("p", {}, pins.unknown_because));
   const kept = summary.functions_kept > 0
     ? element("p", { id: "kept" }, `${plural(summary.functions_kept, pins.functions ? "other function has" : "function has", pins.functions ? "other functions have" : "functions have")} ` +
-      "the address as before, though nothing pins them: no free place was large enough, or the new order puts them there.")
+      "the same address as before although they are not pinned: no free place was large enough, or the new order puts them there.")
     : "";
   if (pins.functions === 0) return box.replaceChildren(element("p", {}, "Nothing in the image pins a function."), kept);
   const shown = 50;

@@ -1,5 +1,5 @@
-// One tooltip for everything. It is rebuilt only when what it is about changes, moves without layout, and lets the pointer
-// through, so it does not flicker.
+// The only tooltip of the page. It is rebuilt only when its subject changes, moves without layout, and ignores the pointer,
+// so it does not flicker.
 
 const tooltip = {
   box: byId("tooltip"),

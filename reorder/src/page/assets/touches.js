@@ -1,9 +1,9 @@
-// What the page maps draw: when each page is touched, and what part of the text is seen.
+// Data of the page maps: when each page is first touched, and which part of the text is shown.
 
-/** When the pages of a layout are touched first, and by how many scenarios. */
+/** When each page of a layout is first touched, and by how many scenarios. */
 class Touches {
   constructor(program, layout, pages, start) {
-    this.first = new Uint32Array(pages.count); // place in the order plus one; 0 is never
+    this.first = new Uint32Array(pages.count); // rank plus one; 0 means never
     this.scenarios = new Uint32Array(pages.count);
     this.touched = 0;
     this.length = Math.max(1, start.order.length);
@@ -32,7 +32,7 @@ class Touches {
     for (const count of this.scenarios) this.most = Math.max(this.most, count);
   }
 
-  /** Where on the scale a page is, from 0 to 1; -1 where it is not touched. */
+  /** Position of a page on the scale, from 0 to 1; -1 if it is not touched. */
   late(page, by, scenarioCount) {
     if (this.first[page] === 0) return -1;
     if (by === "first") return (this.first[page] - 1) / this.length;
@@ -40,7 +40,7 @@ class Touches {
   }
 }
 
-/** What part of the text the maps show: `zoom` times enlarged, its corner at (x, y) of the whole. */
+/** The part of the text that the maps show: enlarged `zoom` times, with its corner at (x, y) of the whole. */
 class MapView {
   constructor() {
     this.maps = [];

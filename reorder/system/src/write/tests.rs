@@ -148,7 +148,7 @@ fn a_running_program_can_be_replaced() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_an_error_and_leaves_nothing() {
+fn an_unwritable_place_is_an_error_without_leftovers() {
     let files = fixture();
     let impossible =
         [files.directory.path().join("missing/output"), files.input.join("output"), "/proc/self/x".into()];

@@ -51,7 +51,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
         if is_graph(input.bytes) { graph(input.bytes, &mut notes)? } else { list(input.bytes, &mut notes) };
     if offsets.is_empty() {
         return Err(Error::malformed(0, "a dump without offsets")
-            .with_hint("dump after the start of the program, from a build with use_order_profiling=true"));
+            .with_hint("dump after the program has started, from a build with use_order_profiling=true"));
     }
     let mut first = FirstSeen::default();
     for offset in offsets {

@@ -46,7 +46,7 @@ pub(super) fn no_order(what: &str) -> Note {
         "{what} holds no order of execution: functions are ordered by count, most frequent first"
     ))
     .with_hint(Hint::Record {
-        what: "the order of a start",
+        what: "the order of a run",
         otherwise: Some(
             "build with clang -fprofile-generate -ftemporal-profile, rustc -Cprofile-generate=DIRECTORY \
              -Cllvm-args=-pgo-temporal-instrumentation, gcc -fprofile-generate",

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_share_a_long_beginning_are_bounded_by_the_size_of_the_trie() {
+    fn names_with_a_long_common_prefix_are_bounded() {
         assert_eq!(walk(&fan(20, 200)).unwrap(), 21 * 200);
         // 1.2 MB of names in 8 KB.
         assert!(walk(&fan(6000, 200)).is_err());

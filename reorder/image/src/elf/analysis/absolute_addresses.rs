@@ -1,14 +1,15 @@
-//! Programs at a fixed address: what may be an absolute address of code, and is not known to be one, pins that code.
+//! Programs at a fixed address: a constant that may be an absolute address of code, but is not known to be one, pins the
+//! code.
 //!
-//! Such a program holds addresses as plain constants. Relocations that the linker kept say which constants are
-//! addresses; a section that has none, such as what linkers write themselves, or an image without them, holds
-//! constants of which any may be one. There, none is ever rewritten; instead every constant that *could* be the address of a
-//! function, or of a place inside or right after one, keeps that function where it is. What remains is referred to
-//! only relative to the instruction, as in a position-independent program, and moves by the same rules.
+//! Such a program holds addresses as plain constants. Relocations that the linker kept say which constants are addresses. In
+//! a section without them, such as one that the linker wrote itself, or in an image without them, any constant may be one.
+//! There none is ever rewritten; instead every constant that *could* be the address of a function, or of a place inside or
+//! directly after one, pins that function. The other functions are referred to only relative to the instruction, as in a
+//! position-independent program, and move by the same rules.
 //!
 //! Constants are: immediates and displacements of all instructions, eight-byte words at any byte of the data, and
-//! aligned four-byte words. Where relocations list the addresses, a constant that is exactly where a function starts
-//! and has no entry still keeps that function: it is most likely a number, but that costs next to nothing.
+//! aligned four-byte words. Where relocations list the addresses, a constant that equals the start of a function and has no
+//! entry still pins that function: it is most likely a number, but pinning costs next to nothing.
 
 use std::ops::Range;
 
@@ -26,7 +27,7 @@ use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 
-/// What is known of an image's absolute addresses.
+/// The known absolute addresses of an image.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// The fields, by place.
@@ -40,7 +41,7 @@ impl Known<'_> {
         self.listed.binary_search(&section).is_ok()
     }
 
-    /// A field overlaps the word at `place`.
+    /// Whether a field overlaps the word at `place`.
     fn explains(&self, place: Address) -> bool {
         const MAX_WORD_LENGTH: u64 = 8;
         let after = self.fields.partition_point(|field| field.place < place.plus(MAX_WORD_LENGTH));
@@ -58,9 +59,9 @@ impl Known<'_> {
 /// Constants in code that could be addresses of code.
 #[derive(Clone, Debug, Default)]
 pub struct CodeConstants {
-    /// Of each block.
+    /// By block.
     pub blocks: Vec<(BlockIndex, Address)>,
-    /// In gaps and stubs, which are never written: the value, and what holds it.
+    /// In gaps and stubs, which are never written: the value, and the address that holds it.
     pub unwritten: Vec<(Address, Address)>,
 }
 
@@ -102,7 +103,7 @@ pub fn check_absolute_addresses(
     findings
 }
 
-/// Every address of code that data may hold: where control may arrive.
+/// Every address of code that data may hold, to which control may therefore go.
 pub fn possible_targets(file: &ElfFile<'_>, code: &CodeSpace<'_>) -> Vec<Address> {
     let sections = file.sections.iter().filter(|section| holds_constants(section));
     sections
@@ -145,7 +146,7 @@ fn unwritten_ranges<'a>(
     gaps.chain(code.fixed.iter().cloned())
 }
 
-/// Numbers of 32 bits that a `MOVZ` and one of the next few `MOVK` of its register make: (value, position).
+/// 32-bit numbers formed by a `MOVZ` and one of the next few `MOVK` of its register: (value, position).
 fn built_numbers(bytes: &[u8]) -> impl Iterator<Item = (Address, u64)> + '_ {
     const WINDOW: usize = 8;
     let word_at = |index: usize| {
@@ -172,8 +173,8 @@ fn is_start(partition: &Partition, value: Address) -> bool {
     partition.block_containing(value).is_some_and(|block| partition.block(block).is_entry(value))
 }
 
-/// Everything at `value`, and what ends there, stays. Where instructions are words, an address between two of them is that of the
-/// next with something taken off.
+/// Pins code at `value` and code that ends there. Where instructions are words, an address between two of them is that of
+/// the next minus a constant.
 fn keep(code: &CodeSpace<'_>, partition: &Partition, value: Address, evidence: Address) -> Vec<Finding> {
     let mut findings = Vec::new();
     let pin = |block: BlockIndex| Finding::Pin(block, Pin { reason: PinReason::AbsoluteAddress, evidence });

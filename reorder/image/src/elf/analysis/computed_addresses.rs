@@ -1,10 +1,10 @@
-//! Code that computes addresses of functions from constants: no function that moves may take part.
+//! Pins functions whose addresses code computes from constants.
 //!
-//! Three forms occur. The large code model adds a constant of eight bytes to the address of the global offset table, which it
-//! computes from its own place; other code learns that place by a call of the next instruction. Hand-written dispatch adds a
-//! stored distance of four or eight bytes to the address of a function, and calls the sum or keeps it. Linkers define `__start_X` and
-//! `__stop_X` around sections whose names are C identifiers, and the first function of such a section has the address of the
-//! section itself.
+//! Three forms occur. The large code model adds a constant of eight bytes to the address of the global offset table, which
+//! it computes from its own address; other code obtains that address by calling the next instruction. Hand-written dispatch
+//! adds a stored distance of four or eight bytes to the address of a function, and calls the sum or keeps it. Linkers define
+//! `__start_X` and `__stop_X` around sections whose names are C identifiers, and the first function of such a section has
+//! the address of the section itself.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,19 +20,19 @@ use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_base::refusal::RefusalCode;
 
-/// Longest table of stored distances that is looked through, in entries.
+/// Bound on the length of a table of stored distances, in entries.
 pub(crate) const MAX_TABLE_WORDS: usize = 1 << 12;
 
-/// Sums that are tried for one block; no hand-written dispatch has more.
+/// Bound on the sums of one block; hand-written dispatch has fewer.
 pub(crate) const MAX_SUMS: usize = 1 << 20;
 
-/// Tables of one block that may be at a constant from what it names.
+/// Bound on the tables of one block that may be at a constant distance from an address that it names.
 const MAX_FAR_TABLES: usize = 1 << 10;
 
-/// Addresses in data that the code of an image may compute from constants: each may start a table of [`MAX_TABLE_WORDS`].
+/// Bound on the addresses in data that code may compute from constants: each may begin a table of [`MAX_TABLE_WORDS`].
 const MAX_FAR_BASES: usize = 1 << 16;
 
-/// Words at the start of a table that count by themselves in an image at a fixed address.
+/// Number of first words of a table that count by themselves in an image at a fixed address.
 const MAX_LONE_WORDS: usize = 4;
 
 /// Whether `distance` leads into `text` from an address between the first and the last of `bases`.
@@ -41,7 +41,7 @@ pub(crate) fn may_lead_to_code(bases: (Address, Address), distance: u64, text: &
     from(bases.0) < i128::from(text.end.0) && from(bases.1) >= i128::from(text.start.0)
 }
 
-/// What x86-64 code is looked up in.
+/// The image, its code and its partition, for x86-64.
 #[derive(Clone, Copy)]
 pub struct CodeView<'a, 'data> {
     /// The image.
@@ -52,11 +52,11 @@ pub struct CodeView<'a, 'data> {
     pub partition: &'a Partition,
 }
 
-/// Pins for the first form: all that constants of the image lead to from any place that code may count from. Gives the addresses
-/// in data that they lead to, sorted: tables whose words count from there may be among them.
+/// Pins for the first form: every function to which a constant leads from any address that code may add it to. Returns the
+/// addresses in data to which constants lead, sorted: tables whose words count from there may be among them.
 ///
 /// # Errors
-/// R7 where there are more sums than are tried.
+/// R7 if there are too many sums to try.
 pub fn check_wide_constants(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
@@ -114,7 +114,8 @@ pub fn check_wide_constants(
     Ok((findings, data.into_iter().collect()))
 }
 
-/// The constants that a block adds to addresses to reach others. Code that calls its own place adds four-byte constants as well.
+/// The constants that a block adds to addresses to obtain others. Code that obtains its own address by a call also adds
+/// constants of four bytes.
 fn far_constants(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock) -> Vec<u64> {
     match block.calls_own_place {
         true => wide_operands(view.code, view.partition.block(index).code()),
@@ -122,8 +123,8 @@ fn far_constants(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock
     }
 }
 
-/// What a block reaches by such constants: from its own places, and from data at which it arrives. `None` if these are too
-/// many to try.
+/// The targets of such constants, from the block's own addresses and from the data that these lead to. `None` if there are
+/// too many to try.
 fn far_addresses(
     view: CodeView<'_, '_>,
     index: BlockIndex,
@@ -146,7 +147,7 @@ fn far_addresses(
 /// Pins for the second form.
 ///
 /// # Errors
-/// R7 where more sums are called than are tried.
+/// R7 if there are too many called sums to try.
 pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let partition = view.partition;
@@ -157,7 +158,7 @@ pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) ->
         let index = BlockIndex(index as u32);
         let evidence = partition.block(index).start;
         let Some(sums) = called_by_sum(view, index, block) else {
-            // Large functions jump by many tables, hardly ever from the address of a function.
+            // Large functions jump through many tables, hardly ever from the address of a function.
             if block.has_computed_call {
                 return Err(beyond_sums(RefusalCode::PrivateRuntimeTables, evidence).into());
             }
@@ -175,7 +176,7 @@ pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) ->
     Ok(findings)
 }
 
-/// Pins what stands in a section whose start and end the linker marks.
+/// Pins functions in a section whose start and end the linker marks.
 pub fn check_named_sections(file: &ElfFile<'_>, code: &CodeSpace<'_>, partition: &Partition) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, block) in partition.blocks.iter().enumerate() {
@@ -188,22 +189,22 @@ pub fn check_named_sections(file: &ElfFile<'_>, code: &CodeSpace<'_>, partition:
     findings
 }
 
-/// Functions that take part in sums.
+/// Functions that are part of sums.
 #[derive(Default)]
 struct ComputedTargets {
-    /// Those whose addresses the block takes.
+    /// Functions whose addresses the block takes.
     bases: Vec<BlockIndex>,
-    /// Those at stored distances from them.
+    /// Functions at stored distances from them.
     reached: Vec<BlockIndex>,
 }
 
-/// What sums of the block may lead to; `None` if these are too many to try.
+/// The functions to which sums of the block may lead; `None` if there are too many to try.
 ///
-/// For a block that only jumps to sums, and adds nothing to the address of a function, a word counts if its neighbour leads to
-/// another function as well: small numbers lead somewhere by chance.
+/// In a block that only jumps to sums and adds nothing to the address of a function, a word counts only if its neighbour
+/// leads to another function as well: small numbers lead to some function by chance.
 fn called_by_sum(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock) -> Option<ComputedTargets> {
     let CodeView { file, code, partition } = view;
-    // Code for large programs forms the addresses of tables and functions by constants from other addresses.
+    // In the large code model, addresses of tables and functions are formed from other addresses and constants.
     let far = far_addresses(view, index, block)?;
     let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
     // Code at a fixed address also holds addresses as plain constants.
@@ -225,8 +226,8 @@ fn called_by_sum(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock
     let text = first.unwrap_or(Address(0))..last.unwrap_or(Address(0));
     let entry_at = |target: Address| partition.entered_at(code, target);
     let is_certain = block.has_computed_call || block.adds_to_code;
-    // Code at a fixed address holds many plain addresses that take part in no sum. So after the first few words of a table, a word
-    // counts only if its neighbour does; the same holds for words before the address that the code names.
+    // Code at a fixed address holds many plain addresses that are part of no sum. So after the first few words of a table, a
+    // word counts only if its neighbour does; the same holds for words before the address that the code names.
     let alone =
         |is_forward: bool| if code.is_fixed_address || !is_forward { MAX_LONE_WORDS } else { usize::MAX };
     let mut budget = MAX_SUMS;
@@ -261,7 +262,7 @@ fn called_by_sum(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock
     Some(found)
 }
 
-/// Signed words of `width` bytes from `table` on, or from there back: loops that count up to zero name the end of a table.
+/// Signed words of `width` bytes from `table` on, or backwards from there: loops that count up to zero name a table's end.
 fn distances_at(file: &ElfFile<'_>, table: Address, width: u64, is_forward: bool) -> Vec<u64> {
     let place = |index: u64| match is_forward {
         true => table.plus(width * index),

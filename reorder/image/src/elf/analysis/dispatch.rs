@@ -1,8 +1,8 @@
 //! Explains jumps through a register by following the register's definitions backwards.
 //!
-//! Takes one block's instructions; gives for each such jump either "a pointer" (loaded, popped, returned, passed
-//! in or demangled: its maker used a listed reference) or "a table" (the sum of a base and a loaded
-//! distance) with the base addresses found and how far the code can index. Everything else is unknown and pins the
+//! Takes one block's instructions. Each such jump goes either to "a pointer" (loaded, popped, returned, passed in or
+//! demangled: the code that made it used a listed reference) or through "a table" (the sum of a base and a loaded distance),
+//! with the base addresses found and the largest index that the code can reach. Any other jump is unknown and pins the
 //! block.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,18 +16,18 @@ use crate::decode::padding::is_no_operation;
 use crate::elf::analysis::table_bound::bound_of_load;
 use reorder_base::address::Address;
 
-/// What a jump through a register does.
+/// Where a jump through a register goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// Goes to an address that was a listed reference.
+    /// To an address that was a listed reference.
     Pointer,
-    /// Goes to base + loaded distance.
+    /// To base + loaded distance.
     Table {
-        /// Addresses that the base register may hold, each with the number of entries that the code before its load can
-        /// reach, if something bounds it; empty when the register could not be followed.
+        /// Addresses that the base register may hold, each with the number of entries that the code can reach, if the code
+        /// before the load bounds it; empty if the register could not be followed.
         bases: BTreeMap<Address, Option<u64>>,
     },
-    /// Goes to where a word in memory leads, by its distance from that word.
+    /// To the target of a word in memory that holds a distance from itself.
     SelfRelative,
     /// Not explained.
     Unknown,
@@ -42,13 +42,13 @@ pub struct BlockFlow {
     register_jumps: Vec<usize>,
 }
 
-/// Steps that one search may take; a block with longer chains is pinned, never searched without end.
+/// Bound on the steps of one search; a block with longer chains of definitions is pinned.
 const SEARCH_LIMIT: usize = 20_000;
-/// Jumps through a register that are explained in one block; interpreters have hundreds.
+/// Bound on jumps through a register in one block; interpreters have hundreds.
 const MAX_JUMPS: usize = 2_000;
-/// How far back the load of a distance is looked for.
+/// Number of instructions that the search for the load of a distance goes back.
 const LOAD_WINDOW: usize = 64;
-/// How far before a sum its distance may be loaded from where it counts from.
+/// Bound on the number of instructions between the load of a self-relative distance and its sum.
 const SUM_WINDOW: usize = 16;
 
 /// Sources of the value in a register.
@@ -58,20 +58,20 @@ struct Sources {
     unknown: bool,
     /// Addresses formed by `lea reg, [rip + …]` outside the text.
     bases: BTreeSet<Address>,
-    /// A four-byte distance loaded from memory, sign-extended.
+    /// Whether a four-byte distance was loaded from memory and sign-extended.
     loaded_distance: bool,
     /// The loads of such distances, as positions.
     loads: BTreeSet<usize>,
-    /// Four-byte distances, sign-extended, that stand at known places.
+    /// Known places from which sign-extended four-byte distances were loaded.
     loaded_at: BTreeSet<Address>,
-    /// The sum of an address and the distance that was loaded from there.
+    /// Whether it is the sum of an address and the distance loaded from that address.
     self_relative: bool,
     /// Sums, as (position, left register, right register).
     sums: Vec<(usize, Register, Register)>,
 }
 
 impl Sources {
-    /// Whether this is nothing but the distance that stands at the one address that `base` may be.
+    /// Whether this can only be the distance stored at the one address that `base` may be.
     fn is_distance_from(&self, base: &Self) -> bool {
         let is_clean = |sources: &Self| {
             !sources.pointer
@@ -117,7 +117,7 @@ impl BlockFlow {
         &self.instructions
     }
 
-    /// From where control comes to `position` without a table: (position, whether by a branch that is taken).
+    /// Predecessors of `position` without jump tables: (position, whether its branch is taken).
     pub(super) fn predecessors(&self, position: usize) -> impl Iterator<Item = (usize, bool)> + '_ {
         let falls_in = position > 0 && continues(&self.instructions[position - 1]);
         let first = self.branches.partition_point(|(target, _)| *target < position);
@@ -126,13 +126,13 @@ impl BlockFlow {
         falls_in.then(|| (position - 1, false)).into_iter().chain(jumps)
     }
 
-    /// Some branch of the block leads to `position`.
+    /// Whether a branch of the block goes to `position`.
     pub(super) fn is_branch_target(&self, position: usize) -> bool {
         self.branches.binary_search_by_key(&position, |(target, _)| *target).is_ok()
     }
 
-    /// Instructions that neither a branch of the block nor the instruction before reaches, and whose address the block does
-    /// not form, by address.
+    /// Instructions that neither a branch of the block nor the instruction before them reaches and whose address the block
+    /// does not form, by address.
     pub(super) fn orphans(&self) -> impl Iterator<Item = Address> + '_ {
         let is_filler = |instruction: &Instruction| {
             is_no_operation(instruction) || instruction.mnemonic() == Mnemonic::Int3
@@ -156,8 +156,8 @@ impl BlockFlow {
         })
     }
 
-    /// Explains every jump through a register: (address of the jump, explanation). `is_code` tells what such a jump
-    /// may go to without a table, `is_entered` which addresses a table may lead to.
+    /// Explains every jump through a register: (address of the jump, explanation). `is_code` tells whether such a jump may
+    /// go to an address without a table, `is_entered` whether a table may lead to it.
     pub fn dispatches(
         &self,
         is_code: &dyn Fn(Address) -> bool,
@@ -230,7 +230,7 @@ impl BlockFlow {
         Dispatch::Table { bases }
     }
 
-    /// Adds each base with the largest bound of the loads that may read from it; none if one of them has none.
+    /// Adds each base with the largest bound of the loads that may read from it, without a bound if one of them has none.
     fn bound_bases(
         &self,
         found: &BTreeSet<Address>,
@@ -276,11 +276,11 @@ impl BlockFlow {
                 self.step(predecessor, register, factory, &mut sources, &mut pending);
             }
             if position == 0 {
-                // The caller's value: an argument, hence made from a listed reference elsewhere.
+                // The caller's value, an argument: made from a listed reference elsewhere.
                 sources.pointer = true;
             } else if !has_predecessor && came_from_dispatch.insert(register) {
-                // Only reached through a jump table (or as a landing pad, which keeps the registers that
-                // survive calls): the value is what it was at some dispatch.
+                // Reached only through a jump table, or as a landing pad, which keeps the registers that calls preserve:
+                // the value is the one at some dispatch.
                 pending.extend(self.register_jumps.iter().map(|&jump| (jump, register)));
             }
         }
@@ -323,7 +323,7 @@ impl BlockFlow {
                     sources.pointer = true;
                 }
             }
-            // Entry k of a table stands at base + 4·k: any other operand is another kind of table.
+            // Entry k of a table is at base + 4·k: any other operand is another kind of table.
             Mnemonic::Movsxd if instruction.is_ip_rel_memory_operand() => {
                 sources.loaded_at.insert(Address(instruction.ip_rel_memory_address()));
             }
@@ -382,7 +382,7 @@ impl BlockFlow {
         }
     }
 
-    /// Whether, right before `position`, `distance` was loaded from where `base` still points.
+    /// Whether, shortly before `position`, `distance` was loaded from the address that `base` still holds.
     fn is_loaded_from(
         &self,
         position: usize,
@@ -438,7 +438,7 @@ pub(super) fn is_call(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
-/// Control can go from `instruction` to the next one.
+/// Whether control can continue from `instruction` to the next one.
 pub(super) fn continues(instruction: &Instruction) -> bool {
     !matches!(
         instruction.flow_control(),

@@ -1,13 +1,14 @@
 //! The value that becomes the index of a jump table, seen from an earlier instruction.
 //!
-//! An index is made from a value by a few layers of "add a constant, then extend". Each layer has a width and a sum;
-//! the innermost one is where the value is now. Arithmetic is modulo the layer's width, as the processor's is.
+//! An index is made from a value by a few layers of "add a constant, then extend". Each layer has a width and a constant;
+//! the innermost one belongs to the current location of the value. Arithmetic is modulo the layer's width, as in the
+//! processor.
 
 use iced_x86::{ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
 use super::table_bound::writes_register;
 
-/// Where a value is.
+/// The location of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Location {
     /// The lowest bits of a general register; `size` in bytes.
@@ -17,12 +18,12 @@ pub(super) enum Location {
 }
 
 impl Location {
-    /// The place that operand `number` of the instruction names.
+    /// The location that operand `number` of the instruction names.
     pub(super) fn of_operand(instruction: &Instruction, number: u32) -> Option<Self> {
         match instruction.op_kind(number) {
             OpKind::Register => {
                 let register = instruction.op_register(number);
-                // The second byte of a register is no lowest byte.
+                // The second byte of a register, such as AH, is not its lowest one.
                 let is_high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
                 (register.is_gpr() && !is_high).then(|| Self::Register {
                     register: register.full_register(),
@@ -47,7 +48,7 @@ impl Location {
         }
     }
 
-    /// The lowest bits of both are the same bits.
+    /// Whether the lowest bits of both are the same bits.
     pub(super) fn is_same_place(&self, other: &Self) -> bool {
         match (*self, *other) {
             (Self::Register { register: left, .. }, Self::Register { register: right, .. }) => left == right,
@@ -68,12 +69,12 @@ impl Location {
         }
     }
 
-    /// A callee must keep the value.
+    /// Whether a callee must preserve the value.
     pub(super) fn survives_call(&self) -> bool {
         matches!(self, Self::Register { .. })
     }
 
-    /// The instruction changes the value, or may.
+    /// Whether the instruction may change the value.
     pub(super) fn is_written_by(
         &self,
         instruction: &Instruction,
@@ -112,7 +113,7 @@ impl Location {
     }
 }
 
-/// Values from `first` to `last`, both included, of `bits` bits, as unsigned numbers.
+/// Unsigned values of `bits` bits from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Range {
     first: u64,
@@ -121,7 +122,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// What a comparison with a constant lets through on one side of its branch; none where that is no single range.
+    /// The values that a comparison with a constant admits on one side of its branch; `None` if these are not one range.
     pub(super) fn admitted(
         comparison: &Instruction,
         condition: ConditionCode,
@@ -143,18 +144,18 @@ impl Range {
     }
 }
 
-/// A sum, and the extension after it.
+/// An addition and the extension after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Layer {
-    /// Width of the sum.
+    /// Width of the sum, in bits.
     bits: u32,
-    /// What is added.
+    /// The constant that is added.
     sum: u64,
     /// How the sum is extended to the next layer.
     is_signed: bool,
 }
 
-/// Layers of one index; compilers need two.
+/// Bound on the layers of one index; compilers need two.
 const MAX_LAYERS: usize = 4;
 
 /// A value on its way to the index.
@@ -164,15 +165,16 @@ pub(super) struct IndexValue {
     pub(super) location: Location,
     /// How many of its lowest bits matter.
     pub(super) bits: u32,
-    /// From the innermost layer, which is as wide as `bits`, to the index itself.
+    /// From the innermost layer, whose width is `bits`, to the index itself.
     layers: Vec<Layer>,
-    /// What a comparison said of fewer bits than matter: true of all once these are known to be zero.
+    /// The range that a comparison gave for fewer bits than matter. It holds for all once the other bits are known to be
+    /// zero.
     narrow: Option<Range>,
 }
 
-/// What an instruction does to a value, seen backwards.
+/// The effect of an instruction on a value, seen backwards.
 pub(super) enum Step {
-    /// Nothing.
+    /// No effect.
     Same,
     /// The largest index is known.
     Known(u64),
@@ -191,15 +193,15 @@ impl IndexValue {
         Self { location, bits, layers: vec![Layer { bits, sum: 0, is_signed: false }], narrow: None }
     }
 
-    /// The largest index if the value lies in `range`; none when the range is too narrow a statement or wraps.
+    /// The largest index if the value is in `range`; `None` if the range covers too few bits or wraps around.
     pub(super) fn restrict(&self, range: Range) -> Option<u64> {
         (range.bits >= self.bits).then_some(())?;
-        // A wider comparison says the same of the lowest bits only if it leaves no others.
+        // A wider comparison bounds the lowest bits only if it leaves no others set.
         (range.last <= mask(self.bits)).then_some(())?;
         self.largest(range.first, range.last)
     }
 
-    /// Keeps what a comparison of fewer bits said.
+    /// Keeps the range that a comparison of fewer bits gave.
     pub(super) fn remember(&mut self, range: Range) {
         if range.bits < self.bits && self.narrow.is_none() {
             self.narrow = Some(range);
@@ -237,7 +239,7 @@ impl IndexValue {
         Some(value)
     }
 
-    /// The same value at another place.
+    /// The same value at another location.
     fn at(&self, location: Location) -> Self {
         Self { location, narrow: None, ..self.clone() }
     }
@@ -254,7 +256,7 @@ fn mask(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 
-/// What `value` was before `instruction`.
+/// The value before `instruction` that became `value`.
 pub(super) fn step_back(
     instruction: &Instruction,
     value: &IndexValue,
@@ -322,7 +324,7 @@ pub(super) fn step_back(
     }
 }
 
-/// The written place as wide as the instruction writes it, or as the value is.
+/// The written location, as wide as the instruction writes it or as the value.
 fn resized(written: Location, value: &IndexValue) -> Location {
     match written {
         Location::Register { register, size } => {
@@ -332,7 +334,7 @@ fn resized(written: Location, value: &IndexValue) -> Location {
     }
 }
 
-/// How many bits of what the instruction writes may be other than zero.
+/// Number of low bits of the written value that may differ from zero.
 fn zero_above(instruction: &Instruction, written: Location) -> Option<u32> {
     match instruction.mnemonic() {
         Mnemonic::Movzx => Some(Location::of_operand(instruction, 1)?.bits()),

@@ -1,12 +1,11 @@
-//! How many entries of a jump table the code before its load can reach.
+//! The number of entries of a jump table that the code can reach.
 //!
 //! Follows the index of the load backwards over *every* path, through copies, extensions and sums with constants, to
-//! the comparison or mask that bounds it. The answer is the largest index of all paths plus one; a single path
-//! without a bound leaves the table without one. It is an upper bound: where the compiler knew more than the
-//! comparison says, the table is shorter.
+//! the comparison or mask that bounds it. The result is the largest index of all paths plus one; if any path has no bound,
+//! neither has the table. It is an upper bound: if the compiler knew more than the comparison states, the table is shorter.
 //!
-//! What makes the answer sound: a comparison counts only if nothing writes the value between it and its branch, only for
-//! the side of the branch that leads here, and only if it is as wide as what is known of the value.
+//! The result is sound because a comparison counts only if no instruction writes the value between it and its branch, only
+//! for the side of the branch that leads here, and only if it is as wide as the known part of the value.
 
 use std::collections::BTreeSet;
 
@@ -15,22 +14,22 @@ use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, 
 use super::dispatch::{BlockFlow, is_call, writes};
 use super::index_value::{IndexValue, Location, Range, Step, step_back};
 
-/// States that one search visits; a longer search gives no bound.
+/// Bound on the states that one search visits; a longer search gives no bound.
 const MAX_STATES: usize = 4_000;
-/// Instructions between a comparison and its branch, and between a copy and the comparison of its source.
+/// Bound on the instructions between a comparison and its branch, and between a copy and the comparison of its source.
 const MAX_DISTANCE: usize = 32;
-/// More entries than any compiler gives one table.
+/// Bound on the entries of one table; compilers emit fewer.
 const MAX_ENTRIES: u64 = 1 << 16;
 
-/// One place of a search: the value before the instruction at `position`.
+/// One state of a search: the value before the instruction at `position`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     position: usize,
     value: IndexValue,
 }
 
-/// Entries that the load at `load` can read. `is_entered` tells which positions a jump table may lead to: how control
-/// comes there is not known here.
+/// Number of entries that the load at `load` can read. `is_entered` tells which positions a jump table may lead to; their
+/// predecessors are not known here.
 pub fn bound_of_load(
     flow: &BlockFlow,
     load: usize,
@@ -85,7 +84,7 @@ pub fn bound_of_load(
     (entries <= MAX_ENTRIES).then_some(entries)
 }
 
-/// What the branch at `branch` says of the value on the way to here.
+/// The range of the value that the branch at `branch` admits on this path.
 fn range_on_edge(
     flow: &BlockFlow,
     branch: usize,
@@ -100,7 +99,7 @@ fn range_on_edge(
     let comparison = comparison_before(flow, branch)?;
     let instruction = &instructions[comparison];
     let compared = Location::of_operand(instruction, 0)?;
-    // The comparison must be of what the value is at the branch.
+    // The comparison must be of the value as it is at the branch.
     let is_written =
         |location: &Location, range: std::ops::Range<usize>, factory: &mut InstructionInfoFactory| {
             instructions[range].iter().any(|between| location.is_written_by(between, factory))
@@ -116,7 +115,7 @@ fn range_on_edge(
     Range::admitted(instruction, instructions[branch].condition_code(), is_taken)
 }
 
-/// The comparison whose flags the branch at `branch` reads, if control cannot come in between.
+/// The comparison whose flags the branch at `branch` reads, if no other code can jump in between.
 fn comparison_before(flow: &BlockFlow, branch: usize) -> Option<usize> {
     let mut position = branch;
     while position > 0 && branch - position < MAX_DISTANCE {
@@ -147,7 +146,7 @@ fn comparison_before(flow: &BlockFlow, branch: usize) -> Option<usize> {
     None
 }
 
-/// Whether `left` and `right` hold the same lowest `bits` at `position`, because one was copied from the other before.
+/// Whether `left` and `right` hold the same lowest `bits` at `position`, because one was copied from the other earlier.
 fn is_copy(
     flow: &BlockFlow,
     position: usize,

@@ -1,16 +1,16 @@
-//! Where a jump table ends.
+//! The end of a jump table.
 //!
-//! A word can be an entry if it leads to an instruction. What follows a table is arbitrary data, which can look the
-//! same, and data may be read from its end or from an address outside of it, so that no reference tells tables from
-//! arrays. Two things do:
+//! A word can be an entry if it leads to an instruction. A table is followed by arbitrary data, which can look the same.
+//! Data may also be read from its end or from an address outside of it, so references do not separate tables from arrays.
+//! Two kinds of evidence do:
 //!
-//! * the code before the load: with a bound of n, and n words that can be entries, these are the table;
-//! * necessity: if an entry's target is an instruction that nothing else reaches, the word is an entry, for compilers
-//!   emit no dead code; and so are all words before it. Words after the last such entry that repeat an earlier one are
-//!   entries as well: no data has the distance to a case by chance.
+//! * the code before the load: if it bounds the index to n entries, and n words can be entries, these are the table;
+//! * necessity: if a word leads to an instruction that no other code reaches, it is an entry, since compilers emit no dead
+//!   code; and so are all words before it. Words after the last such entry that repeat an earlier one are entries as well:
+//!   data does not hold the distance to a case by chance.
 //!
-//! If words remain that can be entries and are not shown to be, the table is not proven: its owner stays, and so does
-//! everything these words can lead to.
+//! If words remain that can be entries but are not proven to be, the end is unknown: the owner is pinned, and so is all code
+//! to which these words can lead.
 
 use std::collections::BTreeSet;
 
@@ -20,15 +20,15 @@ use super::references::is_boundary;
 use crate::elf::section::Section;
 use reorder_base::address::Address;
 
-/// More entries than any compiler gives one table.
+/// Bound on the entries of one table; compilers emit fewer.
 const MAX_ENTRIES: usize = 1 << 16;
-/// Words of something that may be a table of which one must lead into its owner.
+/// Number of first words of a possible table of which one must lead into its owner.
 const PROBED_WORDS: usize = 8;
 
-/// Where a word would lead to as an entry.
+/// Where a word leads if it is an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// An instruction of the owner, or its end, where compilers send what cannot happen.
+    /// An instruction of the owner, or its end: compilers send impossible cases there.
     Own(Address),
     /// An instruction of another block.
     Other(BlockIndex, Address),
@@ -36,12 +36,12 @@ pub enum Target {
     Fixed,
 }
 
-/// What is known of one table.
+/// The extent of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// The number of entries, at least one.
     Proven(u32),
-    /// The end is not known. The blocks that entries may lead to, without the owner.
+    /// The end is unknown. The blocks that entries may lead to, without the owner.
     Unproven(Vec<BlockIndex>),
 }
 
@@ -51,7 +51,7 @@ pub struct Owner<'owner> {
     pub index: BlockIndex,
     /// The block.
     pub block: &'owner Block,
-    /// Its instructions that neither a branch nor the instruction before reaches, sorted.
+    /// Its instructions that neither a branch nor the instruction before them reaches, sorted.
     pub orphans: &'owner [Address],
 }
 
@@ -78,7 +78,7 @@ pub fn extent(
     Extent::Unproven(others(&entries))
 }
 
-/// The blocks that the words at `base` may lead to, if the owner dispatches through them in a way that is not understood.
+/// The blocks that the words at `base` may lead to, if the owner dispatches through them in an unknown way.
 pub fn reached(
     context: &TableContext<'_, '_>,
     index: BlockIndex,
@@ -122,7 +122,7 @@ fn others(entries: &[(u32, Target)]) -> Vec<BlockIndex> {
     blocks.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// How many entries are shown by necessity or repetition.
+/// Number of entries proven by necessity or repetition.
 fn certain_entries(context: &TableContext<'_, '_>, owner: &Owner<'_>, entries: &[(u32, Target)]) -> usize {
     let mut seen = BTreeSet::new();
     let mut certain = 0;

@@ -1,18 +1,18 @@
-//! Code that only symbols describe, in an image whose compilers write unwind entries.
+//! Pins code that only symbols describe, in an image whose compilers write unwind entries.
 //!
-//! Compilers write an unwind entry for every function or, told so, for none. So where others have entries, functions without
-//! one come from somewhere else: from assembly by hand, or from a generator, as V8's built-in functions do. Such code may be
-//! entered in ways that neither code nor data shows: by the distance from the first function, which a table in a form of its
-//! own holds, or by adding sizes. A symbol is no proof against that. Hence, by how much of the code has no entries:
+//! Compilers write an unwind entry for every function or, if told so, for none. So if others have entries, functions without
+//! one come from another source: hand-written assembly, or a generator, as in the case of V8's built-in functions. Such code
+//! may be entered in ways that neither code nor data shows: by the distance from the first function, stored in a table of an
+//! unknown form, or by adding sizes. A symbol does not rule that out.
 //!
-//! A function is *reached* if a branch or an address formed elsewhere, a pointer or a name that a library exports leads to
-//! it. One that nothing reaches is dead or entered in an unknown way, and then so may its neighbours without entries be,
-//! reached or not. How much that says depends on how much of the code has no entries:
+//! A function is *reached* if a branch or an address formed elsewhere, a pointer or an exported name leads to it. An
+//! unreached function is dead or entered in an unknown way; then its neighbours without entries, reached or not, may be
+//! entered in that way as well. How strong this evidence is depends on the share of the code that has no entries:
 //!
-//! * **Little** (at most an eighth of all functions): neighbours without entries stay if one of them is unreached.
-//! * **More**, as in static programs with a C library that was built without entries, whose dead functions are dead: they
-//!   stay if a quarter of them is unreached; compiled code has up to a sixth of it, generated blobs have nine tenths. Where
-//!   it is less, those stay that stand where it is dense.
+//! * **Small** (at most an eighth of all functions): neighbours without entries stay if one of them is unreached.
+//! * **Larger**, as in static programs with a C library that was built without entries, whose unreached functions are dead:
+//!   neighbours stay if a quarter of them is unreached. In compiled code up to a sixth is unreached, in generated blobs nine
+//!   tenths. If it is less, those stay around which unreached functions are dense.
 //! * **All**, except the startup code: no compiler wrote entries, so none is missing. Symbols are enough.
 
 use std::ops::Range;
@@ -30,16 +30,16 @@ use crate::functions::FunctionTable;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 
-/// Where at most one in so many functions has no entry, compilers wrote entries for all that they made.
+/// If at most one in so many functions has no entry, compilers wrote entries for all functions that they compiled.
 const FEW: usize = 8;
 
-/// One in so many that nothing reaches is more than compiled code has.
+/// Compiled code has fewer than one in so many unreached functions.
 const UNREACHED: usize = 4;
 
-/// Neighbours that are looked at together where few of all are unreached; half of them must be for these to stay.
+/// Number of neighbours examined together if few of all are unreached; these stay if half of them are.
 const WINDOW: usize = 8;
 
-/// What is known of references by now.
+/// The references known so far.
 pub(super) struct Known<'run, 'data> {
     pub(super) code: &'run CodeSpace<'data>,
     pub(super) functions: &'run ElfFunctions<'data>,
@@ -75,8 +75,8 @@ pub(super) fn check_undescribed_code(known: &Known<'_, '_>, earlier: &[Finding])
     findings
 }
 
-/// Padding inside of a run. What came to stand there would part it, and what is left of it would look harmless the next time
-/// that the image is analysed.
+/// Padding inside of a run. A function placed there would split the run, and its parts would look harmless when the result
+/// is analysed again.
 fn gaps_between(partition: &Partition, run: &Range<usize>) -> Range<usize> {
     let (first, last) = (partition.blocks[run.start].end, partition.blocks[run.end - 1].start);
     let before = |address: Address| partition.gaps.partition_point(|gap| gap.start < address);
@@ -106,7 +106,7 @@ fn runs(blocks: &[Block], is_described: &[bool]) -> Vec<Range<usize>> {
     runs
 }
 
-/// The parts of a run that stay if one in `tolerated` of it is unreached, or any at all.
+/// The parts of a run that stay, if one in `tolerated` of its blocks is unreached; 0 tolerates none.
 fn suspicious(run: Range<usize>, is_reached: &[bool], tolerated: usize) -> Vec<Range<usize>> {
     let unreached = |range: Range<usize>| is_reached[range].iter().filter(|is_reached| !**is_reached).count();
     let in_run = unreached(run.clone());
@@ -117,7 +117,7 @@ fn suspicious(run: Range<usize>, is_reached: &[bool], tolerated: usize) -> Vec<R
     windows.filter(|window| unreached(window.clone()) * 2 >= WINDOW).collect()
 }
 
-/// For each block, whether something is known that leads to it from outside.
+/// For each block, whether a known reference from outside leads to it.
 fn reached_blocks(known: &Known<'_, '_>, findings: &[Finding]) -> Vec<bool> {
     let partition = known.partition;
     let mut is_reached = vec![false; partition.blocks.len()];
@@ -147,7 +147,7 @@ fn reached_blocks(known: &Known<'_, '_>, findings: &[Finding]) -> Vec<bool> {
         let exported = known.functions.dynamic_symbols.iter();
         exported.filter(|symbol| symbol.defining_section().is_some()).for_each(|symbol| reach(symbol.value));
     }
-    // What stays because something may refer to it.
+    // Functions that stay because an unknown reference may lead to them.
     for finding in findings {
         if let Finding::Pin(block, Pin { reason: PinReason::AbsoluteAddress | PinReason::GapReference, .. }) =
             finding

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_padding_shows_to_be_aligned_stays_and_its_neighbours_do() {
+    fn atoms_aligned_by_padding_stay_with_their_neighbours() {
         let pinned = |aligned| pinned("x86_64", &alphabet(aligned, 4, "movl $5, %eax\n addl %edi, %eax"));
         assert_eq!(pinned('b'..='a'), [None; 26]);
         let with_one = pinned('b'..='b');

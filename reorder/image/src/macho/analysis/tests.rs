@@ -147,7 +147,7 @@ fn the_marks_of_the_sections_start_and_end_stay() {
 }
 
 #[test]
-fn functions_that_entries_of_a_table_between_functions_lead_to_stay() {
+fn targets_of_a_table_between_functions_stay() {
     let dispatch = "adr x9, _table\n ldrsw x10, [x9, x8, lsl #2]\n add x10, x10, x9\n br x10\n";
     let table = ".long 1f-_table, _other+4-_table, 1b-_table\n";
     let own = format!(

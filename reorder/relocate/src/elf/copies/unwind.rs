@@ -183,7 +183,7 @@ impl<'data> OldTables<'data> {
 
 /// The error for the entry at `position`.
 pub(super) fn broken(frames: &Section<'_>, position: usize) -> Error {
-    let what = "an unwind entry in a form that no usual linker writes";
+    let what = "an unwind entry in a form that common linkers do not write";
     Error::malformed(frames.offset.0 + position as u64, what)
 }
 

@@ -54,7 +54,7 @@ fn page_kinds(bytes: &[u8]) -> Vec<u32> {
 }
 
 #[test]
-fn neighbours_of_one_encoding_merge_unless_they_must_stand_alone() {
+fn neighbours_of_one_encoding_merge_where_allowed() {
     let lsda = HAS_EXCEPTION_TABLE | 0x0400_0001;
     let entries =
         [(0x100, 7), (0x110, 7), (0x120, lsda), (0x130, lsda), (0x140, 0x0300_0020), (0x150, 0x0300_0020)];

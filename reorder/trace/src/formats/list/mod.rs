@@ -127,7 +127,7 @@ fn keep_one_architecture(entries: &mut Vec<Entry>, input: &Input<'_>) -> Option<
 
 /// What the column of numbers means, and thereby the order of the list.
 fn interpret_numbers(entries: &mut [Entry]) -> (Evidence, Option<Note>) {
-    /// Counts of a start are smaller, clocks since boot in nanoseconds or dates are not.
+    /// Counts of a run are smaller, clocks since boot in nanoseconds or dates are not.
     const MIN_CLOCK: u64 = 1_000_000_000;
     let numbers: Vec<u64> = entries.iter().filter_map(|entry| entry.number).collect();
     if numbers.is_empty() {

@@ -53,9 +53,9 @@ fn overlapping_entries_show_no_byte_twice() {
     bytes.extend((BUCKETS as u64).to_le_bytes());
     (0..BUCKETS).for_each(|index| bytes.extend(((entries + index * ENTRY) as u64).to_le_bytes()));
     for index in 0..BUCKETS {
-        let behind = ((BUCKETS - 1 - index) * ENTRY) as u64;
+        let after = ((BUCKETS - 1 - index) * ENTRY) as u64;
         bytes.extend(1u16.to_le_bytes());
-        [index as u64, behind / 2, behind / 2].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        [index as u64, after / 2, after / 2].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
     }
     let mut shown = 0;
     let walk = table::walk(&bytes, 0, |record| shown += record.name.len() + record.data.len());

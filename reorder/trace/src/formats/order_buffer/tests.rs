@@ -38,12 +38,12 @@ fn buffers_of_any_fill_are_accepted() {
 
 #[test]
 fn other_files_are_not_accepted() {
-    assert!(!accepts(&buffer(8, 64)), "neither zeros behind nor the size");
+    assert!(!accepts(&buffer(8, 64)), "neither zeros after it nor the size");
     assert!(!accepts(&"function_name_1\n".repeat(WRITTEN / 16).into_bytes()), "text of the size");
     assert!(!accepts(&0x5555_5555_1000u64.to_le_bytes().repeat(WRITTEN / 8)), "addresses");
-    let mut behind = buffer(8, 256);
-    behind[200] = 1;
-    assert!(!accepts(&behind), "something behind the zeros");
+    let mut after = buffer(8, 256);
+    after[200] = 1;
+    assert!(!accepts(&after), "something after the zeros");
 }
 
 #[test]

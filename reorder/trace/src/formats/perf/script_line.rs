@@ -150,12 +150,12 @@ fn event_name(rest: &[u8]) -> Option<(&str, &[u8])> {
     let mut rest = rest;
     loop {
         let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-        let (word, behind) = (&rest[..end], rest[end..].trim_ascii_start());
+        let (word, after) = (&rest[..end], rest[end..].trim_ascii_start());
         if let Some(name) = word.strip_suffix(b":") {
-            return std::str::from_utf8(name).ok().filter(|name| !name.is_empty()).map(|name| (name, behind));
+            return std::str::from_utf8(name).ok().filter(|name| !name.is_empty()).map(|name| (name, after));
         }
         decimal::<u64>(word)?;
-        rest = behind;
+        rest = after;
     }
 }
 
@@ -247,9 +247,9 @@ fn map(rest: &[u8]) -> Option<Map<'_>> {
     };
     let (start, size, offset) = (number()?, number()?, number()?);
     let build_id = words.find(|word| !word.is_empty()).and_then(build_id);
-    let behind = rest[close + 2..].trim_ascii();
+    let after = rest[close + 2..].trim_ascii();
     let path =
-        behind.iter().position(u8::is_ascii_whitespace).map_or(&[][..], |blank| behind[blank..].trim_ascii());
+        after.iter().position(u8::is_ascii_whitespace).map_or(&[][..], |blank| after[blank..].trim_ascii());
     Some(Map { process, start, size, offset, path, build_id })
 }
 

@@ -129,10 +129,10 @@ mod tests {
         // Head samples, name, samples, lines, inlined functions.
         let function = [1, 0, 1, 0, 0].repeat(records);
         let start = bytes.len() as u64 + 32 * (copies + 1);
-        let behind = start + names.len() as u64;
+        let after = start + names.len() as u64;
         let mut entry = |words: [u64; 4]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
         entry([2, 0, start, names.len() as u64]);
-        (0..copies).for_each(|_| entry([32, 0, behind, function.len() as u64]));
+        (0..copies).for_each(|_| entry([32, 0, after, function.len() as u64]));
         bytes.extend(names);
         bytes.extend(function);
         bytes

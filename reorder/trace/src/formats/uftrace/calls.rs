@@ -9,8 +9,7 @@
 //! | 70–79 | depth |
 //! | 80–127 | address in the function |
 //!
-//! How many bytes of arguments follow is not said; they end at a multiple of eight bytes, where the next record
-//! starts.
+//! The size of the arguments is not stated; they end at a multiple of eight bytes, where the next record begins.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -117,11 +116,11 @@ impl Calls {
 
 /// A day, in nanoseconds.
 const MAX_PAUSE: u64 = 86_400_000_000_000;
-/// More values of arguments than uftrace stores for one call, in bytes.
+/// Bound on the values of arguments of one call, in bytes; uftrace stores less.
 const MAX_ARGUMENTS: usize = 1024;
 
-/// Where the next record is after values of arguments, which begin at `position` and have no stated length: it is
-/// recognised by its fixed bits and by a later time. Pointers may look like both, but like a far later time.
+/// Offset of the next record after values of arguments, which begin at `position` and have no stated length. The record is
+/// recognised by its fixed bits and by a later time. A pointer may have both, but its time is far later.
 fn behind_arguments(bytes: &[u8], position: usize, last_time: u64, order: ByteOrder) -> usize {
     let times = last_time..last_time.saturating_add(MAX_PAUSE);
     let candidates = (position..=position + MAX_ARGUMENTS).step_by(RECORD / 2).filter_map(|position| {
@@ -132,7 +131,7 @@ fn behind_arguments(bytes: &[u8], position: usize, last_time: u64, order: ByteOr
     candidates.min().map_or(position, |(_, position)| position)
 }
 
-/// The files of threads, sorted; those of processors and of the kernel have other names.
+/// The files of threads, sorted. Files of processors and of the kernel have other names.
 fn threads(directory: &Path) -> Result<Vec<(u32, PathBuf)>> {
     let entries = std::fs::read_dir(directory).map_err(|error| Error::io(directory, error))?;
     let thread = |path: PathBuf| {
@@ -174,7 +173,7 @@ mod tests {
     #[test]
     fn pointers_that_look_like_records_are_values_of_arguments() {
         const ENTRY: u64 = MAGIC << 3;
-        // On a system that has run for a day, the number of a stack's address is a time of tomorrow.
+        // On a system that has run for a day, the address of a stack, read as a time, is tomorrow.
         let (now, stack) = (80_000_000_000_000, 0x7ffd_0000_1000);
         let words = [now, ENTRY | 4 | 0x1000 << 16, stack, stack | ENTRY, 1, now + 9, ENTRY | 0x2000 << 16];
         let bytes: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect();

@@ -1,4 +1,4 @@
-//! `sid-*.map` and `*.sym`: where a session's images were, and their symbols relative to that place.
+//! `sid-*.map` and `*.sym`: the addresses of a session's images, and their symbols relative to these.
 //!
 //! ```text
 //! 556c6ef00000-556c6ef05000 r-xp 00000000 00:00 0    /tmp/demo build-id:4a4e6363077a7d82
@@ -24,19 +24,19 @@ use reorder_base::address::{Address, RuntimeAddress};
 use reorder_base::hexadecimal::decode;
 use reorder_base::numbers::hexadecimal;
 
-/// One image at its place.
+/// One image at its address.
 pub(super) struct Image {
     pub(super) identity: ImageIdentity,
     start: u64,
     end: u64,
-    /// What the image itself states for its first byte.
+    /// The address that the image itself states for its first byte.
     first: u64,
-    /// One table for all sessions.
+    /// Shared by all sessions.
     symbols: Arc<[Symbol]>,
 }
 
 pub(super) struct Symbol {
-    /// From the image's first byte on.
+    /// Relative to the image's first byte.
     pub(super) address: Address,
     pub(super) name: Name,
     pub(super) is_stub: bool,
@@ -51,12 +51,12 @@ impl Image {
         relative.plus(self.first)
     }
 
-    /// The last symbol that starts at or before the address.
+    /// The last symbol at or before the address.
     pub(super) fn symbol_of(&self, address: RuntimeAddress) -> Option<&Symbol> {
         let relative = self.relative(address);
         let after = self.symbols.partition_point(|symbol| symbol.address <= relative);
         let found = self.symbols.get(after.checked_sub(1)?)?;
-        // The first of several names.
+        // The first of several names at one address.
         let first = self.symbols.partition_point(|symbol| symbol.address < found.address);
         self.symbols.get(first)
     }
@@ -64,7 +64,7 @@ impl Image {
 
 /// The images of all sessions.
 pub(super) struct Images {
-    /// By session, sorted by place; sessions with one id have the same.
+    /// By session, sorted by address; sessions with one id share them.
     sessions: Vec<Arc<[Image]>>,
 }
 
@@ -102,7 +102,7 @@ impl Images {
 
 impl Image {
     fn new(path: &[u8], build_id: Option<Vec<u8>>, start: u64, end: u64) -> Self {
-        // Only programs that are not position-independent lie that low.
+        // Only programs that are not position-independent have such low addresses.
         let first = if start < LOWEST_ANYWHERE { start } else { 0 };
         Self {
             identity: ImageIdentity { build_id, ..image_at(path) },
@@ -114,14 +114,14 @@ impl Image {
     }
 }
 
-/// Where images want to be, each looked for once.
+/// Preferred addresses of images, each read once.
 struct Places<'companions> {
     companions: &'companions Companions,
     first_bytes: HashMap<(Option<PathBuf>, Vec<u8>), Option<u64>>,
 }
 
 impl Places<'_> {
-    /// What the image itself says, if it is there unchanged.
+    /// The address that the image itself states, if the file exists and is unchanged.
     fn first_byte(&mut self, identity: &ImageIdentity) -> Option<u64> {
         let build_id = identity.build_id.as_ref()?;
         let key = (identity.path.clone(), build_id.clone());
@@ -137,14 +137,14 @@ impl Places<'_> {
 
 const LOWEST_ANYWHERE: u64 = 1 << 32;
 
-/// Where the image's first byte would be without a bias.
+/// Address of the image's first byte without a bias.
 fn first_byte(image: &CompanionImage<'_>) -> Option<u64> {
     image.object.segments().map(|segment| segment.address() & !(segment.align().max(1) - 1)).min()
 }
 
 type SymbolTables = HashMap<Vec<u8>, Arc<[Symbol]>>;
 
-/// The images of the session called `id`, sorted by place.
+/// The images of the session called `id`, sorted by address.
 fn images_of(
     directory: &Path,
     id: &[u8],
@@ -164,7 +164,7 @@ fn images_of(
         let end = last.map_or(library.base, |last| last.address.0.saturating_add(1));
         Image::new(&library.path, None, library.base, end.saturating_add(library.base))
     });
-    // Several mappings of one file are one image.
+    // All mappings of one file are one image.
     let mut images: Vec<Image> = Vec::new();
     let mut by_path: HashMap<Option<PathBuf>, usize> = HashMap::new();
     for image in mapped.chain(loaded) {

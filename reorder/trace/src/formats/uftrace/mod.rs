@@ -1,9 +1,9 @@
-//! What `uftrace record` writes: a directory.
+//! Directories written by `uftrace record`.
 //!
-//! In: `info` (detection, byte order), `task.txt` (processes, threads and sessions), `sid-*.map` (where each session's
-//! images were), `*.sym` (symbols by image), `TID.dat` (the calls of each thread); uftrace's `utils/data-file.c`
-//! and `libmcount/record.c`. Out: one trace for each image of each session of each process. A session is what runs
-//! between one `exec` and the next; a forked child stays in its parent's.
+//! In: `info` (detection, byte order), `task.txt` (processes, threads and sessions), `sid-*.map` (the addresses of
+//! each session's images), `*.sym` (symbols by image), `TID.dat` (the calls of each thread); uftrace's `utils/data-file.c`
+//! and `libmcount/record.c`. Out: one trace for each image of each session of each process. A session lasts from one
+//! `exec` to the next; a forked child belongs to its parent's session.
 
 mod calls;
 mod images;
@@ -24,12 +24,12 @@ use reorder_base::error::{Error, Result};
 const COMMAND: &str = "gcc -pg (or gcc -fpatchable-function-entry=5, recorded with -P .), then uftrace record \
                        PROGRAM ARGUMENTS";
 
-/// Whether it is the file `info` of such a directory.
+/// Whether this is the file `info` of such a directory.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
     bytes.starts_with(b"Ftrace!\0")
 }
 
-/// Whether uftrace writes files of this name beside `info`.
+/// Whether uftrace writes files of this name next to `info`.
 pub(super) fn is_part(path: &Path) -> bool {
     let name = path.file_name().map(std::ffi::OsStr::as_encoded_bytes).unwrap_or_default();
     let of_thread = |stem: &[u8]| {
@@ -47,7 +47,7 @@ pub(super) fn is_part(path: &Path) -> bool {
 /// The traces of the whole directory.
 ///
 /// # Errors
-/// Directories without a call.
+/// No thread has a call.
 pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     let directory = input.path.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let order = byte_order(input.bytes)?;
@@ -108,7 +108,7 @@ fn traces(calls: &[Call], tasks: &Tasks, images: &Images, notes: &mut Vec<Note>)
     }
     let mut runs: HashMap<_, u32> = HashMap::new();
     let mut traces = traces.finish();
-    // A process that has replaced itself by the same program has two traces of one image.
+    // A process that executed the same program again has two traces of one image.
     for trace in &mut traces {
         let run = runs.entry((trace.process, trace.image.path.clone())).or_default();
         *run += 1;
@@ -117,7 +117,7 @@ fn traces(calls: &[Call], tasks: &Tasks, images: &Images, notes: &mut Vec<Note>)
     traces
 }
 
-/// Nothing for stubs.
+/// `None` for stubs.
 fn event(call: &Call, image: &Image) -> Option<Event> {
     let location = match image.symbol_of(RuntimeAddress(call.address)) {
         Some(symbol) if symbol.is_stub => return None,

@@ -14,7 +14,7 @@ use crate::Note;
 use crate::formats::lines::{lines, split_once};
 use reorder_base::numbers::{billionths, decimal, hexadecimal};
 
-/// What runs from one `exec` to the next.
+/// The time from one `exec` of a process to the next.
 pub(super) struct Session {
     /// Nanoseconds.
     pub(super) time: u64,
@@ -23,7 +23,7 @@ pub(super) struct Session {
     pub(super) program: Vec<u8>,
 }
 
-/// A library that was loaded later.
+/// A library that was loaded while the program ran.
 pub(super) struct Loaded {
     pub(super) session: Vec<u8>,
     pub(super) base: u64,
@@ -35,13 +35,13 @@ pub(super) struct Tasks {
     /// In order of time.
     pub(super) sessions: Vec<Session>,
     pub(super) loaded: Vec<Loaded>,
-    /// Which of the sessions each process began, in order of time.
+    /// Indices of the sessions that each process began, in order of time.
     begun: HashMap<u32, Vec<usize>>,
     processes: HashMap<u32, u32>,
     parents: HashMap<u32, u32>,
 }
 
-/// More generations than any recording has; a hostile file may name a process as its own ancestor.
+/// Bound on generations of processes: a hostile file may name a process as its own ancestor.
 const GENERATIONS: usize = 1000;
 
 impl Tasks {
@@ -96,12 +96,12 @@ impl Tasks {
         Some(())
     }
 
-    /// The process of a thread; unknown threads are processes of their own.
+    /// The process of a thread; an unknown thread counts as its own process.
     pub(super) fn process_of(&self, thread: u32) -> u32 {
         self.processes.get(&thread).copied().unwrap_or(thread)
     }
 
-    /// The session that `process` was in at `time`: its own latest one, or its parent's.
+    /// The session of `process` at `time`: its own latest one, or that of its parent.
     pub(super) fn session_at(&self, process: u32, time: u64) -> Option<usize> {
         let before = self.sessions.partition_point(|session| session.time <= time);
         let mut process = process;

@@ -1,4 +1,4 @@
-//! Logs of the basic mode (`xray_basic_logging.cpp`): records of 32 bytes, each thread's in order.
+//! Logs of the basic mode (`xray_basic_logging.cpp`): records of 32 bytes, in order for each thread.
 //!
 //! | offset | bytes | |
 //! |---|---|---|
@@ -22,7 +22,7 @@ pub(super) const COMMAND: &str = "clang -fxray-instrument -fxray-instruction-thr
 const RECORD: usize = 32;
 const ARGUMENT: u16 = 1;
 
-/// Whether the first record is one; an empty log is too short to tell.
+/// Whether the first record is a call. A log without records is accepted: there is nothing more to check.
 pub(super) fn accepts(header: &Header, bytes: &[u8]) -> bool {
     let first = bytes.get(LENGTH..LENGTH + RECORD).map(|record| parse(header, record, LENGTH as u64));
     matches!(first, Some(Ok(Item::Call(_)))) || bytes.len() == LENGTH

@@ -1,7 +1,7 @@
-//! What a program writes that takes each of its own sleds out at the first call: `scripts/xray-coverage`.
+//! Lists written by programs that remove each of their own sleds at its first call (`scripts/xray-coverage`).
 //!
-//! In: one line for each function in order of first execution, with its number, its address as stated in its image
-//! and, if it was counted for longer, how often it was called. Out: one trace for each object.
+//! In: one line for each function in order of first execution: its number, its address as stated in its image and, if the
+//! program counted calls, their number. Out: one trace for each object.
 //!
 //! ```text
 //! # xray coverage 1
@@ -11,7 +11,7 @@
 //! 9 0x24760 3
 //! ```
 //!
-//! All lines that start with `#` may be missing. Numbers are those of XRay: the bits from 24 on are the object.
+//! Any line that starts with `#` may be missing. Numbers are those of XRay: bits 24 and up are the object.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ use reorder_base::numbers::{decimal, prefixed_hexadecimal};
 
 const SIGNATURE: &[u8] = b"# xray coverage 1\n";
 
-/// Whether the first line says so.
+/// Whether the first line is the signature.
 pub(crate) fn accepts_signed(bytes: &[u8]) -> bool {
     bytes.starts_with(SIGNATURE)
 }
 
-/// Whether the first line that is no comment looks like one.
+/// Whether the first line that is not a comment has the form of an entry.
 pub(crate) fn accepts(bytes: &[u8]) -> bool {
     let early = &bytes[..bytes.len().min(4096)];
     let first = lines(early).map(|(_, line)| line).find(|line| !line.is_empty() && !line.starts_with(b"#"));
@@ -40,7 +40,7 @@ pub(crate) fn accepts(bytes: &[u8]) -> bool {
 /// The trace of each object.
 ///
 /// # Errors
-/// Files without a function.
+/// The file lists no function.
 pub(crate) fn read(input: &Input<'_>) -> Result<Reading> {
     let mut process = None;
     let mut identities: BTreeMap<u32, ImageIdentity> = BTreeMap::new();
@@ -100,7 +100,7 @@ pub(crate) fn read(input: &Input<'_>) -> Result<Reading> {
 
 const OBJECT_SHIFT: u32 = 24;
 
-/// The companion in which most of the program's functions start where the file says.
+/// The companion that has functions at the most addresses that the file lists for the program.
 fn companion_of<'images, 'data>(
     found: &[Line],
     images: &'images [CompanionImage<'data>],

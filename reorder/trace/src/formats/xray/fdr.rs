@@ -1,9 +1,9 @@
 //! Logs of the flight-data-recorder mode (`xray_fdr_log_writer.h`): buffers of records.
 //!
-//! A record of which the first byte is even has 8 bytes and is a call; one of which it is odd has 16 bytes, and the
-//! byte's upper bits are its kind. Clocks of calls are distances from the record before; buffers start with a full one.
-//! From version 3 on a buffer starts with the number of its bytes; before, all have the size that the header says
-//! and end with a mark after which nothing means anything.
+//! A record whose first byte is even is a call of 8 bytes. If the first byte is odd, the record has 16 bytes and the upper
+//! bits of that byte are its kind. The clock of a call is the distance from the record before it; a buffer begins with an
+//! absolute one. From version 3 on, a buffer begins with its size in bytes. Before, all buffers have the size stated in the
+//! header and end with a mark; bytes after the mark are meaningless.
 
 use super::header::{Header, LENGTH};
 use super::records::{Record, Records, is_entry};
@@ -29,17 +29,17 @@ mod kind {
     pub(super) const PROCESS: u8 = 9;
 }
 
-/// Whether the first record starts a buffer.
+/// Whether the first record is one that begins a buffer.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
     bytes.get(LENGTH).is_none_or(|&first| {
         first & 1 == 1 && [kind::BUFFER_EXTENTS, kind::NEW_BUFFER].contains(&(first >> 1))
     })
 }
 
-/// Adds the calls of all buffers; damage ends a buffer, and a cut ends the log.
+/// Adds the calls of all buffers. Reading of a buffer ends at the first damaged record, and that of the log where it is cut.
 ///
 /// # Errors
-/// Logs of big-endian machines: their bit fields are laid out in ways of their own.
+/// Logs of big-endian processors, whose bit fields are laid out differently.
 pub(super) fn read(header: &Header, bytes: &[u8], records: &mut Records) -> Result<()> {
     if header.order == ByteOrder::Big {
         return Err(Error::malformed(0, "FDR logs of big-endian machines cannot be read")
@@ -75,7 +75,7 @@ pub(super) fn read(header: &Header, bytes: &[u8], records: &mut Records) -> Resu
         records.notes.push(
             Note::at(
                 offset,
-                format!("{}{more}; what stands before it in the buffer was kept", error.message),
+                format!("{}{more}; the records before it in the buffer were kept", error.message),
             )
             .with_hint(
                 "the log may be cut: call __xray_log_finalize() and __xray_log_flushLog(), and let the \
@@ -85,7 +85,7 @@ pub(super) fn read(header: &Header, bytes: &[u8], records: &mut Records) -> Resu
     }
     if reader.timeless > 0 {
         let timeless = reader.timeless;
-        records.notes.push(Note::new(format!("{timeless} calls stand before any clock and were left out")));
+        records.notes.push(Note::new(format!("{timeless} calls precede any clock and were left out")));
     }
     Ok(())
 }
@@ -96,7 +96,7 @@ struct Reader<'data> {
     process: Option<u32>,
     thread: u32,
     clock: Option<u64>,
-    /// Offset in the file, where the buffer says it.
+    /// Offset in the file of the buffer's end, if the buffer states it.
     buffer_end: Option<u64>,
     timeless: u64,
 }
@@ -149,13 +149,13 @@ impl Reader<'_> {
             kind::CUSTOM_EVENT | kind::TYPED_EVENT => {
                 let payload = body.u32()?;
                 if kind == kind::TYPED_EVENT || self.header.version >= 5 {
-                    // Signed: a thread may have moved to a processor whose clock is behind.
+                    // Signed: a thread may have moved to a processor whose clock is earlier.
                     let delta = i64::from(body.u32()?.cast_signed());
                     self.clock = self.clock.map(|clock| clock.wrapping_add_signed(delta));
                 }
                 self.cursor.skip(u64::from(payload))?;
             }
-            // A last buffer that is cut after its mark is complete.
+            // The last buffer may be cut after its mark: it is complete.
             kind::END_OF_BUFFER if !self.skip_buffer() => self.cursor.skip(self.cursor.remaining() as u64)?,
             kind::END_OF_BUFFER => {}
             kind::WALL_CLOCK | kind::CALL_ARGUMENT => {}
@@ -164,7 +164,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Moves on to the next buffer; `false` if nothing says where it starts, or the file ends before.
+    /// Advances to the next buffer; `false` if its offset is unknown or the file ends before it.
     fn skip_buffer(&mut self) -> bool {
         let here = self.cursor.offset();
         let fixed = || {

@@ -1,4 +1,4 @@
-//! The 32 bytes that every log starts with (`XRayFileHeader` in `xray/xray_records.h`).
+//! The header of every log, 32 bytes (`XRayFileHeader` in `xray/xray_records.h`).
 //!
 //! | offset | bytes | |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 
 use crate::cursor::{ByteOrder, Cursor};
 
-/// How many bytes a header has.
+/// Size of a header in bytes.
 pub(super) const LENGTH: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +30,12 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Whether it states what a processor's clock can have.
+    /// Whether the stated frequency is possible for a processor's clock.
     pub(super) fn has_frequency(&self) -> bool {
         (SLOWEST..FASTEST).contains(&self.frequency)
     }
 
-    /// Nothing for what cannot be a header of a known version.
+    /// `None` if this cannot be a header of a known version.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let header = bytes.get(..LENGTH)?;
         [ByteOrder::Little, ByteOrder::Big].into_iter().find_map(|order| {
@@ -54,5 +54,5 @@ impl Header {
 }
 
 const SLOWEST: u64 = 1_000_000;
-/// No clock has a million megahertz; random bytes mostly claim more.
+/// In hertz. No clock runs at a million megahertz; random bytes mostly state more.
 const FASTEST: u64 = 1_000_000_000_000;

@@ -10,9 +10,9 @@
 //! | 17 | 9 | whether it is always instrumented |
 //! | 18 | 10 | version |
 //!
-//! From version 2 on addresses are distances from their own fields. Before, they are absolute: in position-independent
-//! images the section holds zeros, and relocations have the values. Functions are numbered from 1 in the order of
-//! their first sleds. `xray_fn_idx` has one entry for each function, which confirms that.
+//! From version 2 on, addresses are distances from their own fields. Before, they are absolute: in position-independent
+//! images the section holds zeros, and relocations hold the values. Functions are numbered from 1 in the order of their
+//! first sleds. `xray_fn_idx` has one entry for each function, which confirms the numbering.
 
 use std::collections::HashMap;
 
@@ -33,11 +33,11 @@ const INDEX_ENTRY: [u64; 2] = [8, 16];
 pub(super) struct Map<'data> {
     image: CompanionImage<'data>,
     functions: Vec<Place>,
-    /// What functions of files that are not linked are called.
+    /// Names of the functions of files that are not linked.
     names: HashMap<(usize, u64), &'data [u8]>,
-    /// Whether it is where a process starts, not a library.
+    /// Whether it is a program, not a library.
     pub(super) is_program: bool,
-    /// What does not fit together.
+    /// Contradictions between the map and the index.
     pub(super) doubt: Option<String>,
 }
 
@@ -45,10 +45,10 @@ pub(super) struct Map<'data> {
 type Place = (Option<usize>, u64);
 
 impl<'data> Map<'data> {
-    /// Nothing for images without a map.
+    /// `None` for images without a map.
     ///
     /// # Errors
-    /// Maps that cannot be read.
+    /// The map is malformed or has no contents in this file.
     pub(super) fn of(image: CompanionImage<'data>) -> Option<Result<Self, Error>> {
         image.object.sections().any(|section| section.name() == Ok(SECTION)).then(|| Self::read(image))
     }
@@ -83,7 +83,7 @@ impl<'data> Map<'data> {
 
     pub(super) fn identity(&self) -> ImageIdentity {
         match self.image.object.kind() {
-            // Its functions lie elsewhere once it is linked.
+            // Linking gives its functions other addresses.
             ObjectKind::Relocatable => ImageIdentity::default(),
             _ => self.image.identity.clone(),
         }
@@ -93,7 +93,7 @@ impl<'data> Map<'data> {
         self.image.identity.to_string()
     }
 
-    /// Where the function with this number starts, and its name.
+    /// Address of the function with this number, and its name.
     pub(super) fn function(&self, number: u32) -> Option<(Location, Option<Name>)> {
         let (section, address) = *self.functions.get((number as usize).checked_sub(1)?)?;
         let Some(section) = section else {
@@ -104,7 +104,7 @@ impl<'data> Map<'data> {
     }
 }
 
-/// Names by place, of a place's first symbol; empty for linked images.
+/// Name of the first symbol at each place; empty for linked images.
 fn names<'data>(object: &object::File<'data>) -> HashMap<(usize, u64), &'data [u8]> {
     let mut names = HashMap::new();
     if object.kind() == ObjectKind::Relocatable {
@@ -117,7 +117,7 @@ fn names<'data>(object: &object::File<'data>) -> HashMap<(usize, u64), &'data [u
     names
 }
 
-/// Whether a process can start with this image.
+/// Whether the image can be executed as a program.
 fn is_program(object: &object::File<'_>) -> bool {
     let starts = |name: &[u8]| [&b"main"[..], b"_main", b"_start"].contains(&name);
     match object.kind() {
@@ -131,7 +131,7 @@ fn is_program(object: &object::File<'_>) -> bool {
     }
 }
 
-/// What the index says otherwise than the map.
+/// Where the index contradicts the map.
 fn doubt(image: &CompanionImage<'_>, functions: u64) -> Option<String> {
     let size = image.section(INDEX)?.size;
     let listed = size / INDEX_ENTRY[usize::from(image.object.is_64())];
@@ -139,7 +139,7 @@ fn doubt(image: &CompanionImage<'_>, functions: u64) -> Option<String> {
         .then(|| format!("{}: {INDEX} lists {listed} functions, {SECTION} has {functions}", image.identity))
 }
 
-/// What the loader writes at each address that it adjusts.
+/// The value that the loader writes at each address that it relocates.
 fn relative_relocations(object: &object::File<'_>) -> HashMap<u64, u64> {
     let relocations = object.dynamic_relocations().into_iter().flatten();
     relocations
@@ -148,7 +148,7 @@ fn relative_relocations(object: &object::File<'_>) -> HashMap<u64, u64> {
         .collect()
 }
 
-/// What each field of a section in an unlinked file points to.
+/// The target of each field of a section in an unlinked file.
 fn section_relocations<'data>(
     object: &object::File<'data>,
     section: &object::Section<'data, '_>,
@@ -178,19 +178,19 @@ enum Relocations<'map> {
 struct Sleds<'map, 'data> {
     bytes: &'data [u8],
     address: u64,
-    /// Where it is in the file.
+    /// Its offset in the file.
     offset: u64,
     object: &'map object::File<'data>,
     relocations: Relocations<'map>,
 }
 
 impl Sleds<'_, '_> {
-    /// Adds each function that is not the one before.
+    /// Adds each function whose address differs from that of the entry before.
     fn append_functions(&self, functions: &mut Vec<Place>) -> Result<(), Error> {
         let order = if self.object.is_little_endian() { ByteOrder::Little } else { ByteOrder::Big };
         let mut cursor = Cursor::part(self.bytes, order, self.offset);
         let word: u64 = if self.object.is_64() { 8 } else { 4 };
-        // A new section of an unlinked file starts a new function, even at the same address in its own section.
+        // In an unlinked file a new section is a new function, even at the same address in its section.
         let mut previous = None;
         while !cursor.is_at_end() {
             let entry = cursor.offset() - self.offset;
@@ -208,7 +208,7 @@ impl Sleds<'_, '_> {
         Ok(())
     }
 
-    /// What the field at `offset` of the section means.
+    /// The address that the field at `offset` of the section holds.
     fn function(&self, offset: u64, value: u64, version: u8) -> Place {
         let field = self.address.wrapping_add(offset);
         let signed =

@@ -2,8 +2,8 @@
 //!
 //! In: logs of the basic and of the flight-data-recorder (FDR) mode, and the instrumented program as a companion:
 //! logs know functions by number, and only the program's `xray_instr_map` says which number is which function. Out:
-//! one trace for each object of each process. [`coverage`] reads what a program writes that takes its own sleds out
-//! at the first call.
+//! one trace for each object of each process. [`coverage`] reads the lists of programs that remove their own sleds at the
+//! first call.
 
 mod basic;
 pub(super) mod coverage;
@@ -20,10 +20,10 @@ use super::image_traces::ImageTraces;
 use crate::{Event, Input, Note, Reading, Trace};
 use reorder_base::error::{Error, Result};
 
-/// Whether it can be a log: there is no signature, so header and first record both have to make sense.
+/// Whether it can be a log. There is no signature, so both the header and the first record must be valid.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
     let Some(header) = Header::parse(bytes) else { return false };
-    // A log without a record has nothing but its header to be known by.
+    // Without a record only the header identifies the log.
     if bytes.len() <= header::LENGTH && !header.has_frequency() {
         return false;
     }
@@ -36,7 +36,7 @@ pub(super) fn accepts(bytes: &[u8]) -> bool {
 /// The trace of each object of each process.
 ///
 /// # Errors
-/// Logs without a call, and logs of which no object's program was given.
+/// The log has no call, or no companion is one of its objects.
 pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     let Some(header) = Header::parse(input.bytes) else {
         return Err(Error::malformed(0, "no header of an XRay log"));

@@ -1,7 +1,7 @@
-//! Which companion is which object of a log.
+//! Assigns companions to the objects of a log.
 //!
-//! Object 0 is the program; libraries follow in the order in which they were loaded, which a log does not say. They
-//! are taken in the order in which they are given.
+//! Object 0 is the program. Libraries follow in the order in which they were loaded, which the log does not state; the order
+//! of the companions is used instead.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) struct Objects<'data> {
 
 impl<'data> Objects<'data> {
     /// # Errors
-    /// When no companion fits any object.
+    /// No companion fits any object.
     pub(super) fn find(
         entries: &[Entry],
         companions: &'data Companions,

@@ -1,4 +1,4 @@
-//! Calls of all threads, and what they say about themselves: first entries, and signs of what was not recorded.
+//! Calls of all threads: first entries, and signs of calls that were not recorded.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Record {
     pub(super) id: u32,
     pub(super) is_entry: bool,
     pub(super) tick: u64,
-    /// Where in the file.
+    /// Offset in the file.
     pub(super) offset: u64,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Entry {
     pub(super) object: u32,
     pub(super) function: u32,
     pub(super) tick: u64,
-    /// Since the process's first record.
+    /// Ticks since the first record of the process.
     pub(super) nanoseconds: Option<u64>,
     pub(super) calls: u64,
 }
@@ -49,7 +49,7 @@ pub(super) struct Entry {
 /// The lower bits of an id are the function, the upper ones its object.
 const FUNCTION_BITS: u32 = 24;
 
-/// XRay leaves out calls that are shorter, unless told otherwise.
+/// XRay leaves out shorter calls by default, in nanoseconds.
 const DEFAULT_THRESHOLD: u64 = 5_000;
 
 impl Records {
@@ -57,7 +57,7 @@ impl Records {
         self.records.push(record);
     }
 
-    /// First entries in order of time. Buffers of threads follow each other in a log, so file order means nothing.
+    /// First entries in order of time, which is not the order in the file: there, the buffers of threads follow each other.
     pub(super) fn first_entries(mut self, header: &Header, notes: &mut Vec<Note>) -> Vec<Entry> {
         self.records.sort_by_key(|record| (record.tick, record.offset));
         let mut indices: HashMap<(Option<u32>, u32), usize> = HashMap::new();
@@ -84,7 +84,7 @@ impl Records {
         entries
     }
 
-    /// Exits whose entry is not there, and calls that are all long.
+    /// Notes about exits without an entry, and about logs without short calls.
     fn tell_losses(&self, header: &Header, notes: &mut Vec<Note>) {
         let mut open: HashMap<(Option<u32>, u32, u32), u64> = HashMap::new();
         let mut last: HashMap<(Option<u32>, u32), Record> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Logs of any bytes, and of versions that no tool at hand writes.
+//! Logs of arbitrary bytes, and of versions that no current tool writes.
 
 use std::path::Path;
 
@@ -68,7 +68,7 @@ fn old_basic_logs_have_no_process() {
         let mut records = Records::default();
         basic::read(&header, &bytes, &mut records);
         let entries = records.first_entries(&header, &mut Vec::new());
-        assert_eq!(ids_and_ticks(&entries), [(4, 10), (5, 20)], "threads are put in order of time");
+        assert_eq!(ids_and_ticks(&entries), [(4, 10), (5, 20)], "threads are merged in order of time");
         assert_eq!(entries[0].process, process);
         assert_eq!(entries[1].nanoseconds, Some(10));
     }
@@ -104,14 +104,14 @@ fn buffers_of_a_fixed_size_end_with_a_mark() {
         let bytes = [header(version, 1, 128), buffer(1, 1000, 8), buffer(2, 500, 9)].concat();
         let (entries, notes) = recorder_entries(&bytes);
         assert_eq!((ids_and_ticks(&entries), notes), (vec![(9, 503), (8, 1003)], 0));
-        // A last buffer that was cut after its mark has lost nothing.
+        // A last buffer that is cut after its mark has lost nothing.
         let (entries, notes) = recorder_entries(&bytes[..bytes.len() - 50]);
         assert_eq!((entries.len(), notes), (2, 0));
     }
 }
 
 #[test]
-fn events_of_the_program_are_skipped_and_their_distances_kept() {
+fn events_of_the_program_are_skipped_with_their_time() {
     for version in [3, 4, 5] {
         let custom = match version {
             5 => metadata(5, &[3u32.to_le_bytes(), 10u32.to_le_bytes()].concat()),
@@ -152,7 +152,7 @@ fn damage_ends_one_buffer() {
     assert_eq!((ids_and_ticks(&entries), notes), (vec![(1, 11), (3, 21)], 1));
 }
 
-/// An image that has a map, so that more than the log is read.
+/// An image that has a map, so that the map is read as well.
 fn companions() -> Companions {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/profiles/xray/relocatable.o");
     Companions::open(&[path]).unwrap()
@@ -205,7 +205,7 @@ proptest! {
     ) {
         let mut bytes = stored(name);
         for (index, value) in damage {
-            // Versions and modes stay within what is accepted often enough.
+            // Versions and modes are often valid, so that reading continues after the header.
             let at = index.index(bytes.len());
             bytes[at] = value;
         }

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_jump_leads_over_padding_to_what_stands_before_a_function() {
+    fn a_jump_over_padding_may_reach_a_function_prefix() {
         // To the signature of a function, and to the function itself.
         let jumped_over = [0xe9, 3, 0, 0, 0, 0x90, 0x90, 0x90, 0xfe, 0xca, 0x05, 0xc1, 1, 2, 3, 4];
         assert_eq!(jump_over_padding(&jumped_over, 0x1000), Some((5, 8)));

@@ -187,6 +187,6 @@ mod tests {
         let mut replaced = check;
         replaced[2] = 0x5280_0028;
         assert_eq!(distance_read(Address(0x1000), &replaced), 0);
-        assert_eq!(load_before(0xb840_4110), None, "behind the address");
+        assert_eq!(load_before(0xb840_4110), None, "after the address");
     }
 }

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_are_known_in_all_forms_that_linkers_give_them() {
+    fn relaxed_instructions_are_recognised() {
         // bl +8; adrp x0, +1 page; add x0, x0, #0x18; ldr x1, [x1, #8]; adr x0, +8.
         let (call, page, addition) = (0x9400_0002, 0xb000_0000, 0x9100_6000);
         let (access, distance, nop) = (0xf940_0421, 0x1000_0040, 0xd503_201f);

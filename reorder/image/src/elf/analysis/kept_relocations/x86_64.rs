@@ -21,7 +21,7 @@ use super::Outcome;
 use super::absolute::{Verdict, judge, truncated};
 use super::data::{named_places, relative_word, stored_word};
 
-/// A slot's entry counts from the end of its field.
+/// The entry of a GOT reference counts from the end of its field.
 const SLOT_BIAS: u64 = 4;
 
 /// An address field as the decoder sees it.
@@ -47,7 +47,7 @@ struct Operands {
 }
 
 impl Operands {
-    /// None when some bytes are no instructions.
+    /// `None` if some bytes are not instructions.
     fn decode(code: &CodeSpace<'_>, range: Range<Address>) -> Option<Self> {
         let mut decoder =
             Decoder::with_ip(64, code.bytes(range.clone()), range.start.0, DecoderOptions::NONE);
@@ -122,14 +122,14 @@ pub(super) fn compare_code(
     total
 }
 
-/// What holds the places of a run of entries.
+/// The owner of the fields of a run of entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Block(BlockIndex),
     Gap(usize),
 }
 
-/// Runs of entries in one block or gap. The linker's own stubs have neither: they stay as they are.
+/// Runs of entries in one block or gap. The linker's own stubs are in neither: they stay unchanged.
 fn groups(code: &CodeSpace<'_>, partition: &Partition, entries: &[KeptEntry]) -> Vec<(Owner, Range<usize>)> {
     let mut groups: Vec<(Owner, Range<usize>)> = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
@@ -148,7 +148,7 @@ fn groups(code: &CodeSpace<'_>, partition: &Partition, entries: &[KeptEntry]) ->
     groups
 }
 
-/// What entries are compared with.
+/// The data that entries are compared with.
 #[derive(Clone, Copy)]
 struct Comparison<'a, 'data> {
     file: &'a ElfFile<'data>,
@@ -162,7 +162,8 @@ impl Comparison<'_, '_> {
         let mut outcome = Outcome::default();
         let block = self.partition.block(index);
         let Some(operands) = Operands::decode(self.code, block.code()) else {
-            // Undecodable blocks stay anyway, with all distances that they may hold; addresses only their entries tell.
+            // Undecodable blocks are pinned anyway, with all distances that they may hold; addresses are known from entries
+            // only.
             self.table.entries[range].iter().for_each(|entry| self.keep_addresses(entry, &mut outcome));
             return outcome;
         };
@@ -214,7 +215,7 @@ impl Comparison<'_, '_> {
         }
     }
 
-    /// Whether the field leads where the relocation says, or where the linker leads references of this kind instead.
+    /// Whether the field leads to the relocation's target, or to where the linker redirects references of this kind.
     fn agrees(&self, field: &RelativeField, symbol: &Symbol<'_>, wanted: [Address; 2]) -> bool {
         if wanted.contains(&field.target) {
             return true;
@@ -224,7 +225,7 @@ impl Comparison<'_, '_> {
         let is_indirect = symbol.kind == object::elf::STT_GNU_IFUNC.0;
         match self.code.region(field.target) {
             Region::Arena => false,
-            // A stub: for imports, what another image may replace, and functions that are chosen at start.
+            // A stub: for imports, for symbols that another image may replace, and for functions chosen by a resolver.
             Region::FixedCode => is_undefined || is_indirect || !is_local,
             // Data does not move, so it matters only that the relocation does not name code.
             Region::Data | Region::Mapped | Region::Outside => {
@@ -246,7 +247,7 @@ impl Comparison<'_, '_> {
         let Meaning::Absolute(width) = entry.meaning else { return };
         let Some(constant) = operands.constant_at(entry.place).filter(|constant| constant.width == width)
         else {
-            // Data between instructions, which looks like others; the word in it is never written.
+            // Data between instructions, which decodes as instructions; its word is never written.
             if !self.is_plain_word(entry, symbol, width) {
                 outcome.disagreeing += 1;
             }
@@ -286,7 +287,7 @@ impl Comparison<'_, '_> {
         }
     }
 
-    /// A reference through the GOT: the slot, whose own contents no entry tells, or what the linker put in its place.
+    /// A reference through the GOT: to the slot, whose contents have no entry, or the form that the linker relaxed it to.
     fn slot(&self, entry: &KeptEntry, symbol: &Symbol<'_>, operands: &Operands, outcome: &mut Outcome) {
         if let Some(field) = operands.relative_at(entry.place) {
             self.slot_contents(field.target, symbol, outcome);
@@ -308,7 +309,7 @@ impl Comparison<'_, '_> {
         }
     }
 
-    /// The loader would have to rewrite the code of an image without an address, and it has no relocation for that.
+    /// An absolute address in code of a position-independent image: the loader would have to relocate it, but has no entry.
     fn impossible(&self, entry: &KeptEntry, symbol: &Symbol<'_>, index: BlockIndex, outcome: &mut Outcome) {
         outcome.evaluated += 1;
         let values = self.table.values(entry, symbol);
@@ -319,11 +320,11 @@ impl Comparison<'_, '_> {
         }
     }
 
-    /// The entry's field is not written, so what it or its bytes may name stays.
+    /// The entry's field is not written, so the code that it or its bytes may refer to stays.
     fn keep_addresses(&self, entry: &KeptEntry, outcome: &mut Outcome) {
         let width = match entry.meaning {
             Meaning::Absolute(width) => width,
-            // In the form that linkers make of it.
+            // In the form to which linkers relax it.
             Meaning::Slot => 4,
             _ => return,
         };
@@ -331,13 +332,14 @@ impl Comparison<'_, '_> {
         let stored = stored_word(self.file, entry.place, width).map(Address);
         for target in stored.into_iter().chain(named_places(self.table, entry, &symbol)) {
             outcome.pin(self.partition, target, PinReason::AbsoluteAddress, entry.place);
-            // The end of a function goes with it.
+            // An address directly after a function may be meant as its end.
             let before = Address(target.0.wrapping_sub(1));
             outcome.pin(self.partition, before, PinReason::AbsoluteAddress, entry.place);
         }
     }
 
-    /// A gap is never written and what its instructions refer to stays; a word between them looks like an instruction.
+    /// A gap is never written and the code to which its instructions refer stays; a word between them looks like an
+    /// instruction.
     fn gap(&self, range: Range<usize>, gap: usize) -> Outcome {
         let gap = &self.partition.gaps[gap];
         let operands = match gap.content {
@@ -362,9 +364,9 @@ impl Comparison<'_, '_> {
     }
 }
 
-/// The call of a thread-local sequence: the linker may have replaced all of it, and its entries stay.
+/// Whether the entry belongs to the call of a thread-local sequence, which the linker may have replaced without its entries.
 fn belongs_to_thread_local(entries: &[KeptEntry], position: usize) -> bool {
-    /// From the field of the `lea` to the field of the call; the longest form has prefixes between.
+    /// Largest distance from the field of the `lea` to that of the call; the longest form has prefixes in between.
     const MAX_SEQUENCE_LENGTH: u64 = 12;
     let entry = &entries[position];
     let before = position.checked_sub(1).map(|before| &entries[before]);

@@ -170,7 +170,7 @@ fn the_address_of_an_end_is_the_next_functions_as_well() {
 }
 
 #[test]
-fn tables_of_hand_written_code_outside_of_the_text_follow_their_function() {
+fn tables_outside_of_the_text_follow_their_function() {
     let library = Library::assembled(
         "_f: leaq l_table(%rip), %rax\n movslq (%rax,%rdi,4), %rcx\n addq %rax, %rcx\n jmpq *%rcx
         La: movl $1, %eax\n ret\nLb: callq _g\n ret\n.p2align 4, 0x90\n_g: ret
@@ -230,7 +230,7 @@ fn other_sections_of_code_are_read_from_front_to_back() {
 
 proptest! {
     #[test]
-    fn damaged_code_is_survived_and_what_is_found_lies_in_the_atom(
+    fn findings_in_damaged_code_are_inside_the_atom(
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
         entries in prop::collection::vec(0u64..0x2000, 0..4),
         listed in prop::collection::vec((0u64..0x2000, 0u64..64), 0..3),
