@@ -10,7 +10,7 @@ use std::process::Command;
 use end_to_end::recorded_programs::{Program, compile, request};
 use end_to_end::workspace::reorder;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_run::record::{Ending, RecordOutcome, RecordRequest, record};
 use reorder_trace::{BlockAccount, Event, ImageIdentity, executed_blocks, resolve, text};
 
@@ -156,8 +156,8 @@ fn recorded_blocks_are_believed_for_the_program_and_for_functions_that_another_b
     let account = |program: &Program| -> (BlockAccount, usize) {
         let bytes = fs::read(&program.path).unwrap();
         let file = ElfFile::parse(&bytes).unwrap();
-        let functions = FunctionTable::collect(&file).unwrap();
-        let identity = ImageIdentity::of(&program.path, &file);
+        let functions = ElfFunctions::collect(&file).unwrap().table;
+        let identity = ImageIdentity::of(&program.path, file.build_id());
         let resolved = resolve(std::slice::from_ref(&trace), &functions, &identity).unwrap();
         let executed = executed_blocks(&resolved.traces, &file, &functions);
         (executed.account, executed.traces[0].len())

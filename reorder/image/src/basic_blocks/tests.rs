@@ -251,7 +251,7 @@ proptest! {
 fn functions_of_real_programs_are_certain() {
     let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let file = ElfFile::parse(&own).unwrap();
-    let functions = crate::functions::FunctionTable::collect(&file).unwrap();
+    let functions = crate::elf::functions::ElfFunctions::collect(&file).unwrap().table;
     let loaded = LoadedBytes::new(&file);
     let of = |start, end| outline(&loaded, &own, start..end);
     let certain = functions.iter().filter(|(_, function)| of(function.start, function.end).is_ok()).count();

@@ -6,6 +6,7 @@ use super::{BlockAccount, ExecutedBlock, ResolvedTrace, WholeReason, executed_bl
 use crate::{CodeDigest, Event, ImageIdentity, Location, RecordedBlock, RecordedBlocks, Trace};
 use reorder_image::basic_blocks::{LoadedBytes, Outline, outline};
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
 /// Calls `check` with three functions that have at least three blocks each, with their outlines.
@@ -15,7 +16,7 @@ fn with_own_functions(
     let path = std::env::current_exe().unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
+    let functions = ElfFunctions::collect(&file).unwrap().table;
     let loaded = LoadedBytes::new(&file);
     let outlined = functions.iter().filter_map(|(index, function)| {
         let found = outline(&loaded, &bytes, function.start..function.end).ok()?;
@@ -23,7 +24,7 @@ fn with_own_functions(
         (is_only && found.blocks.len() >= 3).then_some((index, found))
     });
     let found: Vec<_> = outlined.take(3).collect();
-    check(&file, &functions, &ImageIdentity::of(&path, &file), found.try_into().unwrap());
+    check(&file, &functions, &ImageIdentity::of(&path, file.build_id()), found.try_into().unwrap());
 }
 
 fn recorded(outline: &Outline, wanted: &[(usize, u64)]) -> Arc<RecordedBlocks> {
