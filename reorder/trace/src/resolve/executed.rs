@@ -154,8 +154,11 @@ impl KnownCode<'_, '_> {
         let (file, loaded, is_apart) = (self.file, &self.loaded, &self.is_apart);
         let known = self.outlines.entry(function).or_insert_with(|| {
             is_apart.get(function.0 as usize).filter(|is_apart| **is_apart)?;
-            let found = outline(loaded, file.bytes, range.start..range.end).ok()?;
-            Some((CodeDigest::of(&found), found))
+            let mut found = outline(loaded, file.bytes, range.start..range.end).ok()?;
+            let digest = CodeDigest::of(&found);
+            // Not needed any more, and as large as the code.
+            found.masked = Vec::new();
+            Some((digest, found))
         });
         let (digest, outline) = known.as_ref().ok_or(WholeReason::NotUnderstood)?;
         let mut ranges = BTreeSet::new();
