@@ -1,8 +1,8 @@
 //! The recorder: first-execution order of an unmodified program, by one-shot breakpoints.
 //!
 //! In: a program and its arguments. Out: one [`Trace`] for each run, each `exec` and each traced image. Every proven
-//! function start gets a breakpoint before the dynamic loader runs; the first thread that arrives removes it. A
-//! function costs one stop when it is first executed and no time afterwards. Where basic blocks are recorded, those of a function
+//! function start gets a breakpoint before the dynamic loader runs; the first thread that arrives removes it. A function
+//! costs one stop when it is first executed and no time afterwards. Where basic blocks are recorded, those of a function
 //! get breakpoints at that stop (`plant.rs`).
 //!
 //! What a program can notice: its own code in memory holds breakpoints where it was not executed yet; and, unless the
