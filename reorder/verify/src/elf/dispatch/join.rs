@@ -1,4 +1,8 @@
 //! Joins the states of several ways to one place.
+//!
+//! Joins come to an end. Bounds that still change after some joins are dropped. Sets of addresses are not widened: each of
+//! the sixteen that one place makes can only gain addresses there, at most three times, or be dropped; then the register
+//! has a name without a set, and no later join gives that name a set again, because both sides must have one.
 
 use super::interval::{Interval, mask};
 use super::state::{Limit, REGISTERS, State};
@@ -29,6 +33,10 @@ impl State {
             limit.interval = hull;
             limit.is_compared &= found.is_compared;
             !hull.is_full()
+        });
+        self.choices.retain_mut(|choice| {
+            let both = other.choice(choice.root).and_then(|found| choice.addresses.union(found));
+            both.map(|both| choice.addresses = both).is_some()
         });
         for number in (0..REGISTERS).filter(|&number| is_other(number)) {
             let pair = (before.registers[number], other.registers[number]);
@@ -69,6 +77,7 @@ impl State {
             }
         }
         self.cells.retain(|cell| cell.place.root != Some(root));
+        self.choices.retain(|choice| choice.root != root);
         if self
             .comparison
             .is_some_and(|it| [it.left, it.right].iter().any(|value| value.root() == Some(root)))
@@ -77,7 +86,7 @@ impl State {
         }
     }
 
-    /// Gives two numbers one name, with the bounds that hold for both, for each width.
+    /// Gives two numbers one name, with the bounds that hold for both, for each width, and the addresses of both.
     fn joined(
         &mut self,
         (left_state, left): (&Self, Value),
@@ -86,6 +95,10 @@ impl State {
         widens: bool,
     ) -> Value {
         self.limits.retain(|limit| limit.root != root);
+        let addresses = left_state.addresses(left).zip(right_state.addresses(right));
+        if let Some(both) = addresses.and_then(|(own, others)| own.union(others)) {
+            self.choose(root, both);
+        }
         for bits in [64, 32, 16, 8] {
             let of = |state: &Self, value: Value| state.bounds(truncated(value, bits));
             let (before, after) = (of(left_state, left), of(right_state, right));
@@ -120,4 +133,81 @@ fn unlike(left: Value, right: Value) -> Option<Value> {
     let index = left.index().hull(right.index());
     let is_sum = left.is_sum() || right.is_sum();
     Some(if is_sum { Value::PerhapsSum(index) } else { Value::PerhapsWord(index) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: usize = 7;
+
+    fn with(registers: &[(usize, Value)]) -> State {
+        let mut state = State::unknown();
+        registers.iter().for_each(|&(number, value)| state.set_register(number, value));
+        state
+    }
+
+    fn number(most: u64) -> Value {
+        Value::Number(Bounds { least: 0, most, is_compared: true })
+    }
+
+    /// The addresses that register 3 may hold after joins of all `paths`.
+    fn joined(paths: &[Value]) -> Option<Vec<u64>> {
+        let mut state = with(&[(3, paths[0])]);
+        paths[1..].iter().for_each(|&path| {
+            state.join(&with(&[(3, path)]), PLACE, true);
+        });
+        state.addresses(state.register(3)).map(|addresses| addresses.iter().collect())
+    }
+
+    #[test]
+    fn a_register_holds_the_address_of_one_of_the_paths() {
+        let [one, two, three, four, five] = [0x4000, 0x2000, 0x3000, 0x5000, 0x6000].map(Value::constant);
+        assert_eq!(joined(&[one, two, one, three]), Some(vec![0x2000, 0x3000, 0x4000]));
+        assert_eq!(joined(&[one, two, three, four]), Some(vec![0x2000, 0x3000, 0x4000, 0x5000]));
+        assert_eq!(joined(&[one, two, three, four, five]), None);
+        // What is unknown on one path is unknown, whatever other paths bring later.
+        assert_eq!(joined(&[one, Value::UNKNOWN]), None);
+        assert_eq!(joined(&[Value::UNKNOWN, one, two]), None);
+        assert_eq!(joined(&[one, two, Value::UNKNOWN, one]), None);
+        assert_eq!(joined(&[one, two, three, four, five, one]), None);
+        // A small number is no address.
+        assert_eq!(joined(&[one, Value::constant(5)]), None);
+    }
+
+    #[test]
+    fn a_pointer_that_a_loop_advances_is_unknown() {
+        let mut state = with(&[(3, Value::constant(0x2000))]);
+        state.join(&with(&[(3, Value::constant(0x2008))]), PLACE, false);
+        let Value::Symbol(symbol) = state.register(3) else { panic!("the join gives a name") };
+        let mut advanced = state.clone();
+        advanced.set_register(3, Value::Symbol(Symbol { add: 8, ..symbol }));
+        assert!(state.join(&advanced, PLACE, false));
+        assert_eq!(state.addresses(state.register(3)), None);
+    }
+
+    #[test]
+    fn a_set_is_forgotten_with_its_name() {
+        let mut state = with(&[(3, Value::constant(0x2000))]);
+        state.join(&with(&[(3, Value::constant(0x3000))]), PLACE, false);
+        let Some(root) = state.register(3).root() else { panic!("the join gives a name") };
+        assert!(state.choice(root).is_some());
+        // Another path brings the same name without a set.
+        let mut other = state.clone();
+        other.choices.clear();
+        assert!(state.join(&other, PLACE, false));
+        assert_eq!(state.choice(root), None);
+    }
+
+    /// Otherwise the analysis of a function with many joins does not end within its budget.
+    #[test]
+    fn paths_that_bring_nothing_new_change_nothing() {
+        let mut state = with(&[(1, number(7)), (2, number(9))]);
+        assert!(state.join(&with(&[(1, number(5)), (2, number(3))]), PLACE, false));
+        let mut again = state.clone();
+        again.set_register(1, number(4));
+        for path in [again, with(&[(1, number(5)), (2, number(3))])] {
+            assert!(!state.join(&path, PLACE, false));
+        }
+    }
 }
