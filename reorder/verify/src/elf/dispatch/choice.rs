@@ -1,10 +1,12 @@
 //! Small sets of addresses, one of which a register holds: where paths meet that put different tables into one register.
 
-use super::state::{MIN_ADDRESS, State};
+use super::state::State;
 use super::value::{Root, Symbol, Value};
 
 /// Addresses in one set. Compilers select between two tables; loops that advance a pointer would make sets without end.
 const MAX_ADDRESSES: usize = 4;
+/// No table lies before this address: the headers of the file are there. Lower numbers are no addresses.
+const MIN_TABLE: u64 = 0x100;
 /// Sets that are remembered.
 const MAX_CHOICES: usize = 32;
 
@@ -60,7 +62,7 @@ impl State {
     pub(super) fn addresses(&self, value: Value) -> Option<Addresses> {
         match value {
             Value::Symbol(Symbol { root, add: 0, bits: 64 }) => self.choice(root),
-            _ => value.as_constant().filter(|&address| address >= MIN_ADDRESS).map(Addresses::single),
+            _ => value.as_constant().filter(|&address| address >= MIN_TABLE).map(Addresses::single),
         }
     }
 
