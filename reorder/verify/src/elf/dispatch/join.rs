@@ -2,26 +2,27 @@
 //!
 //! Joins come to an end. Bounds that still change after some joins are dropped. Sets of addresses are not widened: each of
 //! the sixteen that one place makes can only gain addresses there, at most three times, or be dropped; then the register
-//! has a name without a set, and no later join gives that name a set again, because both sides must have one.
+//! has a name without a set, and no later join gives that name a set again, because both sides must have one. Places in
+//! memory that share a name can only be split into smaller groups, and a place without a name never gets one again.
 
 use super::interval::{Interval, mask};
-use super::state::{Limit, REGISTERS, State};
+use super::shared_cells::shared;
+use super::state::{Limit, Place, REGISTERS, State};
 use super::value::{Bounds, Root, Symbol, Value};
 
-/// Roots from here on belong to joins, sixteen for each.
+/// Roots from here on belong to joins.
 const FIRST_JOINED_ROOT: u32 = 1 << 31;
+/// Names that places in memory share after a join.
+pub(super) const MAX_SHARED: usize = 16;
+/// Roots of one join: one for each register, then those of places in memory.
+const ROOTS_EACH: u32 = (REGISTERS + MAX_SHARED) as u32;
 
 impl State {
     /// Joins the state of another way to the block at `position`; gives whether less is known now. `widens` drops bounds
     /// that still change.
     pub(super) fn join(&mut self, other: &Self, position: usize, widens: bool) -> bool {
         let before = self.clone();
-        let first = FIRST_JOINED_ROOT.saturating_add((position as u32).saturating_mul(REGISTERS as u32));
-        // A value with the name of another register no longer equals that register's value if that one changes.
-        let is_other = |number: usize| before.registers[number] != other.registers[number];
-        for number in (0..REGISTERS).filter(|&number| is_other(number)) {
-            self.forget_copies(number, Root(first + number as u32));
-        }
+        let first = FIRST_JOINED_ROOT.saturating_add((position as u32).saturating_mul(ROOTS_EACH));
         self.limits.retain_mut(|limit| {
             let of_same =
                 |found: &&Limit| found.root == limit.root && found.interval.bits() == limit.interval.bits();
@@ -38,6 +39,12 @@ impl State {
             let both = other.choice(choice.root).and_then(|found| choice.addresses.union(found));
             both.map(|both| choice.addresses = both).is_some()
         });
+        // A value with the name of another register no longer equals that register's value if that one changes. What its name
+        // said of it holds on both ways by now.
+        let is_other = |number: usize| before.registers[number] != other.registers[number];
+        for number in (0..REGISTERS).filter(|&number| is_other(number)) {
+            self.forget_copies(Root(first + number as u32), Some(number), &[]);
+        }
         for number in (0..REGISTERS).filter(|&number| is_other(number)) {
             let pair = (before.registers[number], other.registers[number]);
             self.registers[number] = match unlike(pair.0, pair.1) {
@@ -45,7 +52,17 @@ impl State {
                 None => self.joined((&before, pair.0), (other, pair.1), Root(first + number as u32), widens),
             };
         }
+        let named = shared((&before, other), first + REGISTERS as u32);
+        for group in &named {
+            self.forget_copies(group.root, None, &group.places);
+            let value = self.joined((&before, group.left), (other, group.right), group.root, widens);
+            let cells = self.cells.iter_mut().filter(|cell| group.places.contains(&cell.place));
+            cells.for_each(|cell| cell.value = value);
+        }
         self.cells.retain_mut(|cell| {
+            if named.iter().any(|group| group.places.contains(&cell.place)) {
+                return true;
+            }
             let (Some(left), Some(right)) = (before.load(cell.place), other.load(cell.place)) else {
                 return false;
             };
@@ -64,15 +81,15 @@ impl State {
         *self != before
     }
 
-    /// Removes the name from all holders except the register `number` itself.
-    fn forget_copies(&mut self, number: usize, root: Root) {
-        for at in (0..REGISTERS).filter(|&at| at != number) {
+    /// Removes a name from all holders except the register `number` and the cells at `places`.
+    fn forget_copies(&mut self, root: Root, number: Option<usize>, places: &[Place]) {
+        for at in (0..REGISTERS).filter(|&at| Some(at) != number) {
             if self.registers[at].root() == Some(root) {
                 self.registers[at] = self.without_name(self.registers[at]);
             }
         }
         for at in 0..self.cells.len() {
-            if self.cells[at].value.root() == Some(root) {
+            if self.cells[at].value.root() == Some(root) && !places.contains(&self.cells[at].place) {
                 self.cells[at].value = self.without_name(self.cells[at].value);
             }
         }
@@ -104,11 +121,13 @@ impl State {
             let (before, after) = (of(left_state, left), of(right_state, right));
             let hull = before.hull(after);
             let has_grown = (hull.least, hull.most) != (before.least, before.most);
-            let hull = match widens && has_grown {
-                false => hull,
-                // The upper half stays zero.
-                true if bits == 64 && hull.most <= mask(32) => Bounds::full(32),
-                true => continue,
+            let hull = if widens && has_grown {
+                // Upper bits that are zero stay zero.
+                let width = [8, 16, 32].into_iter().find(|&width| bits == 64 && hull.most <= mask(width));
+                let Some(width) = width else { continue };
+                Bounds::full(width)
+            } else {
+                hull
             };
             self.limit(root, Interval::new(hull.least, hull.most, bits), hull.is_compared);
         }

@@ -22,6 +22,7 @@ mod join;
 mod kept_registers;
 mod operand;
 mod region;
+mod shared_cells;
 mod state;
 mod step;
 mod sums;

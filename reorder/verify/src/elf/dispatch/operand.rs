@@ -188,16 +188,18 @@ impl Step<'_> {
                 let place = Place { root, displacement, size: u64::from(bits / 8) };
                 // If a small constant is read back, the compiler did not know it was constant, or it would have used it
                 // directly. Its table is therefore written for all numbers.
-                match self
-                    .state
-                    .load(place)
-                    .filter(|value| value.as_constant().is_none_or(|it| it >= MIN_ADDRESS))
-                {
+                let stored = self.state.load(place);
+                match stored.filter(|value| value.as_constant().is_none_or(|it| it >= MIN_ADDRESS)) {
                     Some(value) if !is_nameless(value) => value,
                     known => {
                         let bounds =
                             known.map_or(Bounds::full(bits.min(64)), |value| self.state.bounds(value));
                         let value = Value::Symbol(self.state.name(bounds, self.position, IN_MEMORY));
+                        // Other places with the same constant hold this number too.
+                        if let Some(stored) = stored.filter(|stored| stored.as_constant().is_some()) {
+                            let same = self.state.cells.iter_mut().filter(|cell| cell.value == stored);
+                            same.for_each(|cell| cell.value = value);
+                        }
                         self.state.remember(place, value);
                         value
                     }
