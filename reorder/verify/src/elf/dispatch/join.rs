@@ -39,8 +39,8 @@ impl State {
             let both = other.choice(choice.root).and_then(|found| choice.addresses.union(found));
             both.map(|both| choice.addresses = both).is_some()
         });
-        // A value with the name of another register no longer equals that register's value if that one changes. What its name
-        // said of it holds on both ways by now.
+        // A value with the name of another register no longer equals that register's value if that one changes. By now its
+        // bounds hold on both ways.
         let is_other = |number: usize| before.registers[number] != other.registers[number];
         for number in (0..REGISTERS).filter(|&number| is_other(number)) {
             self.forget_copies(Root(first + number as u32), Some(number), &[]);
