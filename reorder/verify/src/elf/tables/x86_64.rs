@@ -20,6 +20,7 @@ use crate::elf::dispatch::{Endings, Entry, KeptRegisters, Region, Thunks};
 use crate::elf::functions::CodeOutcome;
 use crate::elf::pair::ImagePair;
 use crate::elf::pointers::written_places;
+use crate::exception_table::CallSite;
 use reorder_base::address::Address;
 
 /// Compilers write no longer tables; this bounds the work for hostile ones without an end.
@@ -99,10 +100,17 @@ impl Tables<'_> {
         Region::of(self.pair.old, self.pair.moves, self.entries, owner)
     }
 
-    pub(super) fn pads(&self, region: &Region) -> Vec<u64> {
+    pub(super) fn call_sites(&self, region: &Region) -> Vec<CallSite> {
         let members =
             region.members.iter().filter_map(|&member| self.pair.moves.as_slice().get(member as usize));
-        members.flat_map(|range| self.evidence.pads(range.old_start.0, range.size)).collect()
+        members.flat_map(|range| self.evidence.call_sites(range.old_start.0, range.size)).collect()
+    }
+
+    pub(super) fn pads(&self, region: &Region) -> Vec<u64> {
+        let mut pads: Vec<u64> = self.call_sites(region).iter().map(|site| site.pad).collect();
+        pads.sort_unstable();
+        pads.dedup();
+        pads
     }
 
     /// Checks one table.
