@@ -25,7 +25,9 @@ mod value;
 
 pub(super) use endings::Endings;
 pub(super) use flow::{Surroundings, analyse};
+pub(super) use formed::RegisterSet;
 pub(super) use kept_registers::KeptRegisters;
 pub(super) use region::{Entry, Region, Thunks, replaces_return_address};
+pub(super) use state::number_of;
 pub(super) use targets::targets;
 pub(super) use value::{Bounds, Word};

@@ -1,0 +1,121 @@
+//! What value analysis proves of the jumps of an image: which table each reads, at which indices, and where it leads.
+
+use std::collections::BTreeMap;
+
+use iced_x86::Instruction;
+
+use super::x86_64::{Tables, analysed};
+use crate::elf::absolute_fields::AbsoluteFields;
+use crate::elf::alignment::Alignments;
+use crate::elf::dispatch::{RegisterSet, targets};
+use crate::elf::functions::compare_functions;
+use crate::elf::gaps::check_gaps;
+use crate::elf::landing_pads::LandingPads;
+use crate::elf::pair::ImagePair;
+use crate::elf::view::ElfView;
+use crate::moves::AddressMoves;
+use crate::report::Findings;
+use reorder_base::address::Address;
+
+/// A jump that reads a table of four-byte distances from the table itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::elf) struct KnownJump {
+    /// First address of the table.
+    pub(in crate::elf) table: Address,
+    /// The largest index that it reads; `None` if no bound is proven.
+    pub(in crate::elf) last: Option<u64>,
+    /// Where the entries lead.
+    pub(in crate::elf) targets: Vec<Address>,
+}
+
+/// What one analysis of a function and its parts says of a jump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::elf) enum Jump {
+    /// The table is known.
+    Known(KnownJump),
+    /// It reads words of another form, or from a table that is not known, or some other jump of the function does, so that
+    /// nothing is certain of this one.
+    Unknown,
+}
+
+/// The jumps of one image.
+pub(in crate::elf) struct Dispatches<'a> {
+    tables: &'a Tables<'a>,
+    /// By place. A part that several functions share has a jump in each.
+    jumps: BTreeMap<Address, Vec<Jump>>,
+}
+
+/// Analyses `image`, whose functions are `functions`, and gives the result to `then`.
+pub(in crate::elf) fn with_dispatches<T>(
+    image: &ElfView<'_>,
+    functions: &AddressMoves,
+    then: impl FnOnce(&Dispatches<'_>) -> T,
+) -> T {
+    let absolute = AbsoluteFields::collect(image);
+    let (pads, alignments) = (LandingPads::of(image), Alignments::default());
+    let pair = ImagePair {
+        old: image,
+        new: image,
+        moves: functions,
+        absolute: &absolute,
+        pads: &pads,
+        alignments: &alignments,
+    };
+    let mut code = compare_functions(pair);
+    // An image does not differ from itself.
+    code.references.extend(check_gaps(pair, &mut Findings::new(0)));
+    code.references.sort_unstable();
+    analysed(pair, &code, |tables, shapes| {
+        let mut jumps: BTreeMap<Address, Vec<Jump>> = BTreeMap::new();
+        for (_, shape) in &shapes {
+            for &(place, anchor, word) in &shape.jumps {
+                let is_own = word.table == anchor && word.width == 4 && word.is_extended && shape.is_clear;
+                let jump = match is_own {
+                    true => Jump::Known(KnownJump {
+                        table: Address(anchor),
+                        last: Some(word.index.most).filter(|_| !word.index.is_free()),
+                        targets: targets(image, (anchor, word), &tables.starts)
+                            .into_iter()
+                            .map(Address)
+                            .collect(),
+                    }),
+                    false => Jump::Unknown,
+                };
+                jumps.entry(Address(place)).or_default().push(jump);
+            }
+            for &place in &shape.unknown {
+                jumps.entry(Address(place)).or_default().push(Jump::Unknown);
+            }
+        }
+        then(&Dispatches { tables: &tables, jumps })
+    })
+}
+
+impl Dispatches<'_> {
+    /// What is known of the jump at `place`; nothing if it reads no table.
+    pub(in crate::elf) fn at(&self, place: Address) -> &[Jump] {
+        self.jumps.get(&place).map_or(&[], Vec::as_slice)
+    }
+
+    /// The function that contains `place`, and where it catches exceptions.
+    pub(in crate::elf) fn pads(&self, place: Address) -> Vec<Address> {
+        let home = self.tables.pair.moves.containing(place);
+        let pads = home.map(|home| self.tables.evidence.pads(home.old_start.0, home.size));
+        pads.unwrap_or_default().into_iter().map(Address).collect()
+    }
+
+    /// Whether `call` certainly does not return.
+    pub(in crate::elf) fn is_last(&self, call: &Instruction) -> bool {
+        self.tables.endings.is_last(call)
+    }
+
+    /// The registers that the function at `target` certainly does not write, a bit for each by its number.
+    pub(in crate::elf) fn kept_by(&self, target: Address) -> RegisterSet {
+        self.tables.kept.by(target.0)
+    }
+
+    /// The number of the register to whose value the code at `target` jumps, if that does nothing else.
+    pub(in crate::elf) fn thunk(&self, target: Address) -> Option<usize> {
+        self.tables.thunks.register(target.0)
+    }
+}
