@@ -1,8 +1,9 @@
 //! What value analysis proves of the jumps of an image: which table each reads, at which indices, and where it leads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use iced_x86::Instruction;
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+use rayon::prelude::*;
 
 use super::x86_64::{Tables, analysed};
 use crate::elf::absolute_fields::AbsoluteFields;
@@ -33,9 +34,10 @@ pub(in crate::elf) struct KnownJump {
 pub(in crate::elf) enum Jump {
     /// The table is known.
     Known(KnownJump),
-    /// It reads words of another form, or from a table that is not known, or some other jump of the function does, so that
-    /// nothing is certain of this one.
+    /// It reads words of another form, or from a table that is not known.
     Unknown,
+    /// Some other jump of the function is unknown. It may lead anywhere, so nothing is certain of this one.
+    Beside,
 }
 
 /// The jumps of one image.
@@ -43,6 +45,8 @@ pub(in crate::elf) struct Dispatches<'a> {
     tables: &'a Tables<'a>,
     /// By place. A part that several functions share has a jump in each.
     jumps: BTreeMap<Address, Vec<Jump>>,
+    /// Targets of direct calls.
+    called: BTreeSet<Address>,
 }
 
 /// Analyses `image`, whose functions are `functions`, and gives the result to `then`.
@@ -69,8 +73,9 @@ pub(in crate::elf) fn with_dispatches<T>(
         let mut jumps: BTreeMap<Address, Vec<Jump>> = BTreeMap::new();
         for (_, shape) in &shapes {
             for &(place, anchor, word) in &shape.jumps {
-                let is_own = word.table == anchor && word.width == 4 && word.is_extended && shape.is_clear;
+                let is_own = word.table == anchor && word.width == 4 && word.is_extended;
                 let jump = match is_own {
+                    true if !shape.is_clear => Jump::Beside,
                     true => Jump::Known(KnownJump {
                         table: Address(anchor),
                         last: Some(word.index.most).filter(|_| !word.index.is_free()),
@@ -87,8 +92,26 @@ pub(in crate::elf) fn with_dispatches<T>(
                 jumps.entry(Address(place)).or_default().push(Jump::Unknown);
             }
         }
-        then(&Dispatches { tables: &tables, jumps })
+        then(&Dispatches { tables: &tables, jumps, called: called(image, functions) })
     })
+}
+
+/// Targets of the direct calls of all functions.
+fn called(image: &ElfView<'_>, functions: &AddressMoves) -> BTreeSet<Address> {
+    let calls = functions.as_slice().par_iter().flat_map_iter(|function| {
+        let (start, end) = (function.old_start.0, function.old_end().0);
+        let bytes = image.code_at(start, end).and_then(|section| section.at(start, function.size));
+        let mut decoder = Decoder::with_ip(64, bytes.unwrap_or_default(), start, DecoderOptions::NONE);
+        let mut found = Vec::new();
+        while decoder.can_decode() {
+            let instruction = decoder.decode();
+            if instruction.is_call_near() {
+                found.push(Address(instruction.near_branch_target()));
+            }
+        }
+        found
+    });
+    calls.collect()
 }
 
 impl Dispatches<'_> {
@@ -102,6 +125,11 @@ impl Dispatches<'_> {
         let home = self.tables.pair.moves.containing(place);
         let pads = home.map(|home| self.tables.evidence.pads(home.old_start.0, home.size));
         pads.unwrap_or_default().into_iter().map(Address).collect()
+    }
+
+    /// Whether some code calls `target` directly. Compilers do not call parts that they split off from functions.
+    pub(in crate::elf) fn is_called(&self, target: Address) -> bool {
+        self.called.contains(&target)
     }
 
     /// Whether `call` certainly does not return.

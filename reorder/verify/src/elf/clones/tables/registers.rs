@@ -11,6 +11,8 @@ use crate::elf::dispatch::{RegisterSet, number_of};
 const REGISTERS: usize = 16;
 /// The numbers of RAX and RDX, in which calls return results, and exceptions their description.
 const RESULTS: [usize; 2] = [0, 2];
+/// The numbers of RCX, RDX, RSI, RDI, R8 and R9, which pass arguments, and of RAX, which counts some of them.
+const ARGUMENTS: [usize; 7] = [1, 2, 6, 7, 8, 9, 0];
 /// An address of a table.
 const TABLE: u8 = 1;
 /// A distance that was read from a table.
@@ -93,6 +95,13 @@ impl Registers {
         for number in RESULTS.into_iter().filter(|number| kept >> number & 1 == 0) {
             self.set(number, Held::default());
         }
+    }
+
+    /// Where another function begins: addresses that are left in the registers of arguments are none. Functions with any number
+    /// of arguments save all these registers.
+    pub(super) fn pass_arguments(&mut self) {
+        self.flags = 0;
+        ARGUMENTS.into_iter().for_each(|number| self.set(number, Held::default()));
     }
 
     /// Applies an instruction, apart from where it leads; `false` if it does anything with an address of a table or a distance
@@ -222,13 +231,21 @@ impl Registers {
     }
 }
 
-/// The flags that an instruction certainly sets anew.
+/// The flags that an instruction certainly sets anew. Shifts by zero and repetitions without a round leave them.
 fn flags_replaced(instruction: &Instruction) -> u32 {
     let is_repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
-    let may_count_zero = instruction.op_count() > 1
-        && (0..instruction.op_count()).any(|operand| {
-            instruction.op_kind(operand) == OpKind::Register
-                && instruction.op_register(operand) == Register::CL
-        });
-    if is_repeated || may_count_zero { 0 } else { instruction.rflags_modified() }
+    let shifts = [
+        Mnemonic::Shl,
+        Mnemonic::Shr,
+        Mnemonic::Sal,
+        Mnemonic::Sar,
+        Mnemonic::Shld,
+        Mnemonic::Shrd,
+        Mnemonic::Rol,
+        Mnemonic::Ror,
+        Mnemonic::Rcl,
+        Mnemonic::Rcr,
+    ];
+    let may_leave = is_repeated || shifts.contains(&instruction.mnemonic());
+    if may_leave { 0 } else { instruction.rflags_modified() }
 }

@@ -1,7 +1,8 @@
 //! Follows the address of a copied table from the instruction that forms it, through all code of the old image that control
 //! may reach with it: only jumps through the table use it, and none reads a word that the copy does not have.
 //!
-//! Calls lose the address except in registers that they keep: compilers do not pass addresses of jump tables, nor return them.
+//! Calls lose the address in the registers of results, and functions that are called instead of returning get none as an
+//! argument: compilers do not pass addresses of jump tables, nor return them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,8 +37,12 @@ pub(super) enum Fault {
     Use(Address),
     /// Nothing is known of the jump at this place.
     Jump(Address),
-    /// The jump at this place may read more words than the copy has, or another table.
-    Bound(Address),
+    /// Nothing is certain of the jump at this place, because another jump of its function is unknown.
+    Beside(Address),
+    /// The jump at this place may read the entry at this index, which the copy does not have.
+    Bound(Address, u64),
+    /// The jump at this place reads the table at the second address.
+    Other(Address, Address),
     /// Control goes from this place to an unknown one.
     Lost(Address),
     /// No jump uses it.
@@ -50,7 +55,11 @@ impl Fault {
         match self {
             Self::Use(place) => format!("another use at {place}"),
             Self::Jump(place) => format!("a jump of unknown range at {place}"),
-            Self::Bound(place) => format!("a jump beyond the copy at {place}"),
+            Self::Beside(place) => {
+                format!("a jump at {place}, in a function with another jump that is unknown")
+            }
+            Self::Bound(place, last) => format!("a jump at {place} that may read entry {last}"),
+            Self::Other(place, table) => format!("a jump at {place} that reads the table at {table}"),
             Self::Lost(place) => format!("code that cannot be followed from {place}"),
             Self::Unused => "no jump".to_owned(),
         }
@@ -118,6 +127,15 @@ impl Walk<'_> {
         }
     }
 
+    /// A direct jump reaches `target`, which is a place in the same function, or a function that is called instead of
+    /// returning.
+    fn arrive_in_function(&mut self, target: Address, mut state: Registers) {
+        if self.around.dispatches.is_called(target) {
+            state.pass_arguments();
+        }
+        self.arrive(target, &state);
+    }
+
     fn after_seed(&mut self, seed: &Instruction, mut state: Registers) {
         if let Some(number) = number_of(seed.op0_register()) {
             state.form(number);
@@ -145,12 +163,12 @@ impl Walk<'_> {
         }
         match flow {
             FlowControl::ConditionalBranch => {
-                self.arrive(target(), &state);
                 self.arrive(next, &state);
+                self.arrive_in_function(target(), state);
             }
             FlowControl::UnconditionalBranch => match self.around.dispatches.thunk(target()) {
                 Some(number) => return self.jump(place, Some(number), &state),
-                None => self.arrive(target(), &state),
+                None => self.arrive_in_function(target(), state),
             },
             FlowControl::IndirectBranch => return self.jump(place, None, &state),
             FlowControl::Call | FlowControl::IndirectCall => {
@@ -220,13 +238,18 @@ impl Walk<'_> {
             return Ok(());
         }
         for jump in jumps {
-            let Jump::Known(KnownJump { table, last, targets }) = jump else {
-                return Err(Fault::Jump(place));
+            let KnownJump { table, last, targets } = match jump {
+                Jump::Known(known) => known,
+                Jump::Unknown => return Err(Fault::Jump(place)),
+                Jump::Beside => return Err(Fault::Beside(place)),
             };
             if is_sum {
                 let last = last.ok_or(Fault::Jump(place))?;
-                if *table != self.table.original || last >= self.table.count {
-                    return Err(Fault::Bound(place));
+                if *table != self.table.original {
+                    return Err(Fault::Other(place, *table));
+                }
+                if last >= self.table.count {
+                    return Err(Fault::Bound(place, last));
                 }
             }
             for target in targets {
