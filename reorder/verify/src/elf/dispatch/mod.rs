@@ -31,8 +31,10 @@ mod value;
 
 pub(super) use endings::Endings;
 pub(super) use flow::analyse;
+pub(super) use formed::RegisterSet;
 pub(super) use found::Surroundings;
 pub(super) use kept_registers::KeptRegisters;
 pub(super) use region::{Entry, Region, Thunks, replaces_return_address};
+pub(super) use state::number_of;
 pub(super) use targets::targets;
 pub(super) use value::{Bounds, Word};

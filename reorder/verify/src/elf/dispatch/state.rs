@@ -318,7 +318,7 @@ impl State {
 }
 
 /// The number of the general register that `register` is a part of.
-pub(super) fn number_of(register: Register) -> Option<usize> {
+pub(crate) fn number_of(register: Register) -> Option<usize> {
     let full = register.full_register();
     full.is_gpr64().then(|| full.number())
 }

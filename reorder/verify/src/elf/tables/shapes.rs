@@ -17,6 +17,8 @@ pub(super) struct Shape {
     pub(super) jumps: Vec<(u64, u64, Word)>,
     /// Numbers of words that the other jumps read from unknown tables, where those are certain.
     pub(super) counts: Vec<u64>,
+    /// Places of jumps that may use an unknown table.
+    pub(super) unknown: Vec<u64>,
     /// Whether all jumps are understood.
     pub(super) is_clear: bool,
 }
@@ -96,6 +98,7 @@ impl Tables<'_> {
             }
             if computed.sums.is_empty() && !computed.is_call {
                 is_clear = false;
+                shape.unknown.push(computed.place);
                 let (least, end) = end_of(computed.index);
                 shape.counts.extend(match end {
                     End::Proven(count) => Some(least.saturating_add(count)),

@@ -33,6 +33,15 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     if code.dispatching.is_empty() {
         return TableOutcome::default();
     }
+    analysed(pair, code, check_shapes)
+}
+
+/// Gives `then` the result of the value analysis of every function with computed jumps.
+pub(super) fn analysed<T>(
+    pair: ImagePair<'_>,
+    code: &CodeOutcome,
+    then: impl FnOnce(Tables<'_>, Vec<(u32, Shape)>) -> T,
+) -> T {
     let evidence = Evidence::of(pair);
     let thunks = Thunks::of(pair.old, pair.moves);
     let mut entries = code.entries.clone();
@@ -52,6 +61,10 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
         possible: Vec::new(),
     };
     let shapes = tables.shapes(&code.dispatching);
+    then(tables, shapes)
+}
+
+fn check_shapes(mut tables: Tables<'_>, shapes: Vec<(u32, Shape)>) -> TableOutcome {
     tables.possible =
         shapes.iter().flat_map(|(_, shape)| &shape.tables).map(|table| (table.start, table.owner)).collect();
     tables.possible.sort_unstable();
