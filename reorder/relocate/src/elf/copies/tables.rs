@@ -44,16 +44,27 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
     for body in bodies {
         let Some(owned) = by_block.get(&body.block) else { continue };
         let code = Code::new(body, analysis, owned, file);
-        for table in owned.iter().filter(|table| table.is_bounded) {
-            let forming = code.forming(body, table.base);
-            let sound =
-                forming.into_iter().filter(|position| code.is_for_dispatches(*position, &mut factory));
-            let fields = sound.filter_map(|position| body.walk.steps[position].1.reference);
-            let fields: BTreeSet<Address> = fields.map(|reference| reference.place).collect();
-            if !fields.is_empty() {
-                tables.push(Table { base: table.base, targets: table.targets(file).collect(), fields });
+        let mut users: BTreeMap<usize, BTreeSet<Address>> = BTreeMap::new();
+        let mut found = Vec::new();
+        for table in owned {
+            let mut fields = BTreeSet::new();
+            for position in code.forming(body, table.base) {
+                let dispatches = code.dispatches(position, &mut factory);
+                let Some(reference) = body.walk.steps[position].1.reference else { continue };
+                for &dispatch in dispatches.iter().flatten() {
+                    users.entry(dispatch).or_default().insert(table.base);
+                }
+                let is_for_dispatches = dispatches.is_some_and(|dispatches| !dispatches.is_empty());
+                fields.extend(is_for_dispatches.then_some(reference.place));
+            }
+            if table.is_bounded && !fields.is_empty() {
+                found.push(Table { base: table.base, targets: table.targets(file).collect(), fields });
             }
         }
+        // A dispatch that may read one of several tables reads them all where they are.
+        let shared: BTreeSet<Address> =
+            users.into_values().filter(|bases| bases.len() > 1).flatten().collect();
+        tables.extend(found.into_iter().filter(|table| !shared.contains(&table.base)));
     }
     tables
 }
@@ -148,16 +159,17 @@ impl Code {
         (0..self.instructions.len()).filter(is_forming).collect()
     }
 
-    /// Whether the address that the instruction at `start` forms is used by dispatches alone, and by one at least.
-    fn is_for_dispatches(&self, start: usize, factory: &mut InstructionInfoFactory) -> bool {
+    /// Positions of the dispatches that use the address that the instruction at `start` forms; `None` if something else uses
+    /// it.
+    fn dispatches(&self, start: usize, factory: &mut InstructionInfoFactory) -> Option<BTreeSet<usize>> {
         let instruction = &self.instructions[start];
         if instruction.mnemonic() != Mnemonic::Lea || !instruction.is_ip_rel_memory_operand() {
-            return false;
+            return None;
         }
         let formed = Held { table: bit(instruction.op0_register()), ..Held::default() };
         let mut before: BTreeMap<usize, Held> = BTreeMap::new();
         let mut waiting = vec![(start, formed)];
-        let mut is_dispatched = false;
+        let mut dispatches = BTreeSet::new();
         // Ends: each round adds to what registers may hold before an instruction.
         while let Some((position, after)) = waiting.pop() {
             let is_computed = self.instructions[position].flow_control() == FlowControl::IndirectBranch;
@@ -169,12 +181,14 @@ impl Code {
                     continue;
                 }
                 before.insert(next, joined);
-                let Some(after) = step(&self.instructions[next], joined, factory) else { return false };
-                is_dispatched |= is_dispatch(&self.instructions[next], joined);
+                let after = step(&self.instructions[next], joined, factory)?;
+                if is_dispatch(&self.instructions[next], joined) {
+                    dispatches.insert(next);
+                }
                 waiting.push((next, after));
             }
         }
-        is_dispatched
+        Some(dispatches)
     }
 }
 
