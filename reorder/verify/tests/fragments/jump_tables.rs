@@ -16,6 +16,8 @@
 use crate::designs::{copy, function, to};
 use crate::image::{Design, JumpTable, TABLES, put};
 use crate::{NOTHING, differences};
+use reorder_base::address::Address;
+use reorder_verify::{TableUse, provable_tables};
 
 const TABLE: u64 = TABLES;
 const COPY: u64 = 0x5050;
@@ -60,6 +62,15 @@ fn changed(change: impl FnOnce(&mut Design)) -> Vec<String> {
 fn is_refused(what: &str, change: impl FnOnce(&mut Design)) {
     let found = changed(change);
     assert!(found.iter().any(|found| found.contains(what)), "{found:#?}");
+}
+
+/// A writer of copies may ask for what will be accepted.
+#[test]
+fn uses_that_would_be_accepted_are_known() {
+    let usage = |place, count| TableUse { place: Address(place), table: Address(TABLE), count };
+    let uses = [usage(0x1047, 3), usage(0x1047, 2), usage(0x1047, 4), usage(0x1020, 3)];
+    let image = Design::dispatching().without_copies();
+    assert_eq!(provable_tables(&image, &uses).unwrap(), [true, false, true, false]);
 }
 
 /// Writes code at `address` in both images.
