@@ -28,6 +28,7 @@ mod unchanged;
 pub use moves::{AddressMoves, Move};
 pub use report::{Check, CheckSummary, Difference, VerifyReport};
 
+use reorder_base::address::Address;
 use reorder_base::error::Result;
 
 /// What is checked, and how much a report lists.
@@ -44,6 +45,26 @@ impl Default for VerifyOptions {
     fn default() -> Self {
         Self { listed_differences: 20, keeps_alignment: false }
     }
+}
+
+/// An instruction that forms the address of a jump table, in an image without copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableUse {
+    /// The instruction.
+    pub place: Address,
+    /// First address of the table.
+    pub table: Address,
+    /// Number of entries that a copy of the table would have.
+    pub count: u64,
+}
+
+/// For each of `uses`, whether [`verify`] would accept the address of a copied table there, if the copy is right: only jumps
+/// through the table use the address, at indices below the count.
+///
+/// # Errors
+/// `image` is not an ELF image that can be read.
+pub fn provable_tables(image: &[u8], uses: &[TableUse]) -> Result<Vec<bool>> {
+    elf::provable_tables(image, uses)
 }
 
 /// Checks that the file `new` is the file `old` with functions moved and every reference adjusted.

@@ -42,7 +42,7 @@ use crate::processor::Processor;
 use crate::remark::Remark;
 use crate::report::{Check, Difference, Findings, VerifyReport};
 use crate::unchanged::Claims;
-use crate::{VerifyOptions, debug};
+use crate::{TableUse, VerifyOptions, debug};
 
 /// [`crate::verify`] for ELF.
 pub(crate) fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyReport> {
@@ -59,6 +59,11 @@ pub(crate) fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<V
         findings.differs(correspondence(&error));
     }
     Ok(findings.finish())
+}
+
+/// [`crate::provable_tables`] for ELF.
+pub(crate) fn provable_tables(image: &[u8], uses: &[TableUse]) -> Result<Vec<bool>> {
+    clones::provable(&ElfView::parse(image)?, uses)
 }
 
 /// Checks an image in which functions moved, or were copied, or both.

@@ -41,11 +41,13 @@ pub(crate) fn to(opcode: &[u8], end: u64, target: u64) -> Vec<u8> {
     [opcode, &(target.wrapping_sub(end) as u32).to_le_bytes()].concat()
 }
 
-fn function(start: u64, size: u64, rules: &[u8]) -> Function {
+/// A function without an exception table.
+pub(crate) fn function(start: u64, size: u64, rules: &[u8]) -> Function {
     Function { start, size, rules: rules.to_vec(), table: None }
 }
 
-fn copy(original: u64, size: u64, copy: u64, code: Vec<u8>, rules: &[u8]) -> Fragment {
+/// A fragment without an exception table.
+pub(crate) fn copy(original: u64, size: u64, copy: u64, code: Vec<u8>, rules: &[u8]) -> Fragment {
     Fragment { original, size, copy, code, rules: Some(rules.to_vec()), table: None }
 }
 
@@ -87,7 +89,15 @@ impl Design {
             ),
             copy(0x1010, 7, 0x5020, [&[0x31, 0xc0][..], &to(&[0xe9], 0x5027, 0x1020)].concat(), &[]),
         ];
-        Self { machine: X86_64, text, new_text, functions, has_tables: false, fragments }
+        Self {
+            machine: X86_64,
+            text,
+            new_text,
+            functions,
+            has_tables: false,
+            fragments,
+            jump_tables: Vec::new(),
+        }
     }
 
     /// The functions of the head of this file for AArch64:
@@ -133,6 +143,14 @@ impl Design {
             ),
             copy(0x1020, 8, 0x5020, code(&[CLEAR, branch(0x1400_0000, 0x5024, 0x1030)]), &[]),
         ];
-        Self { machine: 183, text, new_text, functions, has_tables: false, fragments }
+        Self {
+            machine: 183,
+            text,
+            new_text,
+            functions,
+            has_tables: false,
+            fragments,
+            jump_tables: Vec::new(),
+        }
     }
 }

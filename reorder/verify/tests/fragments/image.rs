@@ -17,7 +17,7 @@ pub(crate) const COPIES: u64 = 0x5000;
 /// Position of the segment in the file.
 pub(crate) const SEGMENT_OFFSET: u64 = 0x4000;
 /// Bytes of the section of copies.
-pub(crate) const COPIES_SIZE: u64 = 0x40;
+pub(crate) const COPIES_SIZE: u64 = 0x80;
 /// First address of the exception tables of copies.
 pub(crate) const NEW_TABLES: u64 = COPIES + 0x380;
 const NEW_FRAMES: u64 = COPIES + 0x80;
@@ -69,6 +69,24 @@ pub(crate) struct Design {
     pub(crate) has_tables: bool,
     /// The copies, ascending.
     pub(crate) fragments: Vec<Fragment>,
+    /// Copied tables of distances.
+    pub(crate) jump_tables: Vec<JumpTable>,
+}
+
+/// A table of distances, and where its copy is.
+#[derive(Clone, Debug)]
+pub(crate) struct JumpTable {
+    /// First address of the original.
+    pub(crate) original: u64,
+    /// First address of the copy.
+    pub(crate) copy: u64,
+    /// Where the entries lead, in the original and in the copy.
+    pub(crate) targets: Vec<(u64, u64)>,
+}
+
+/// Four-byte distances from `start`.
+fn distances(start: u64, targets: impl Iterator<Item = u64>) -> Vec<u8> {
+    targets.flat_map(|target| (target.wrapping_sub(start) as u32).to_le_bytes()).collect()
 }
 
 /// `EM_X86_64`.
@@ -156,6 +174,10 @@ impl Design {
         for (address, table) in self.old_tables().into_iter().flatten() {
             put(&mut bytes, address, &table);
         }
+        for table in &self.jump_tables {
+            let targets = table.targets.iter().map(|target| target.0);
+            put(&mut bytes, table.original, &distances(table.original, targets));
+        }
         put(&mut bytes, 0, &file_header(self.machine, OLD_SECTIONS, 6));
         let search_size = search.len() as u64;
         put(&mut bytes, 64, &program_header(1, 5, 0, 0, 0x3000, 0x1000));
@@ -186,6 +208,10 @@ impl Design {
         for fragment in &self.fragments {
             put(&mut bytes, file(fragment.copy), &fragment.code);
             fragment.table.iter().for_each(|(address, table)| put(&mut bytes, file(*address), table));
+        }
+        for table in &self.jump_tables {
+            let targets = table.targets.iter().map(|target| target.1);
+            put(&mut bytes, file(table.copy), &distances(table.copy, targets));
         }
         let (frames, mut rows) = self.frames(NEW_FRAMES, true);
         rows.sort_unstable();
@@ -225,7 +251,10 @@ impl Design {
         for fragment in &self.fragments {
             numbers.extend([fragment.original, fragment.copy, fragment.size, fragment.code.len() as u64]);
         }
-        numbers.push(0);
+        numbers.push(self.jump_tables.len() as u64);
+        for table in &self.jump_tables {
+            numbers.extend([table.original, table.copy, 4, table.targets.len() as u64]);
+        }
         let differing: Vec<usize> = places.filter(|at| old[*at] != new[*at]).collect();
         numbers.push(differing.len() as u64);
         let mut list = b"REORDCL2".to_vec();

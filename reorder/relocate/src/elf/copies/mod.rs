@@ -169,6 +169,8 @@ pub fn copy(
     let originals = originals(&bodies, &fragments);
     followed.retain(|start| is_inside(&originals, *start));
     let mut tables_of_code = tables::of_bodies(file, analysis, &bodies);
+    tables_of_code.retain(|table| table.fields.keys().any(|field| is_inside(&originals, *field)));
+    let mut tables_of_code = tables::provable(file, tables_of_code)?;
     tables_of_code.sort_by_key(|table| table.base);
     let mut rounds = 0;
     loop {

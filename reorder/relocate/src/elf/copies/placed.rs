@@ -138,7 +138,7 @@ impl<'run> Copies<'run> {
     /// The same with copies of those `tables` whose address a copied instruction forms.
     pub(super) fn with_tables(mut self, tables: &[Table]) -> Self {
         for table in tables {
-            if table.fields.iter().any(|field| self.is_copied(*field)) {
+            if table.fields.keys().any(|field| self.is_copied(*field)) {
                 let start = NewAddress(self.end.0.next_multiple_of(ENTRY));
                 self.tables.push(PlacedTable { start, table: table.clone() });
                 self.end = self.tables.last().map_or(self.end, PlacedTable::end);
@@ -170,7 +170,7 @@ impl<'run> Copies<'run> {
     fn table_of_field(&self, target: Address, field: Address) -> Option<NewAddress> {
         let known = self.tables.binary_search_by_key(&target, |placed| placed.table.base).ok()?;
         let placed = &self.tables[known];
-        placed.table.fields.contains(&field).then_some(placed.start)
+        placed.table.fields.contains_key(&field).then_some(placed.start)
     }
 
     /// The copy of the instruction at `address`.

@@ -13,11 +13,13 @@ use iced_x86::{
 use super::bodies::Body;
 use super::step::Use;
 use reorder_base::address::Address;
+use reorder_base::error::Result;
 use reorder_base::processor::Processor;
 use reorder_image::decode::x86_64::CALL_CLOBBERED;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::jump_tables::JumpTable;
 use reorder_image::elf::file::ElfFile;
+use reorder_verify::{TableUse, provable_tables};
 
 /// A table of which there will be a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +28,8 @@ pub(super) struct Table {
     pub base: Address,
     /// Where the entries lead.
     pub targets: Vec<Address>,
-    /// Fields of instructions that form the address, and have it for dispatches alone.
-    pub fields: BTreeSet<Address>,
+    /// Fields that state the address, and their instructions, which have it for dispatches alone.
+    pub fields: BTreeMap<Address, Address>,
 }
 
 /// The tables of `bodies` that can have copies.
@@ -47,15 +49,17 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
         let mut users: BTreeMap<usize, BTreeSet<Address>> = BTreeMap::new();
         let mut found = Vec::new();
         for table in owned {
-            let mut fields = BTreeSet::new();
+            let mut fields = BTreeMap::new();
             for position in code.forming(body, table.base) {
                 let dispatches = code.dispatches(position, &mut factory);
-                let Some(reference) = body.walk.steps[position].1.reference else { continue };
+                let (offset, step) = &body.walk.steps[position];
+                let Some(reference) = step.reference else { continue };
+                let instruction = body.range.start.plus(u64::from(*offset));
                 for &dispatch in dispatches.iter().flatten() {
                     users.entry(dispatch).or_default().insert(table.base);
                 }
                 let is_for_dispatches = dispatches.is_some_and(|dispatches| !dispatches.is_empty());
-                fields.extend(is_for_dispatches.then_some(reference.place));
+                fields.extend(is_for_dispatches.then_some((reference.place, instruction)));
             }
             if table.is_bounded && !fields.is_empty() {
                 found.push(Table { base: table.base, targets: table.targets(file).collect(), fields });
@@ -67,6 +71,28 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
         tables.extend(found.into_iter().filter(|table| !shared.contains(&table.base)));
     }
     tables
+}
+
+/// Those `tables` that the verifier can follow, too, with the fields of which this holds: others would refute the image.
+///
+/// # Errors
+/// An image that the verifier cannot read.
+pub(super) fn provable(file: &ElfFile<'_>, mut tables: Vec<Table>) -> Result<Vec<Table>> {
+    let uses_of = |table: &Table| {
+        let (base, count) = (table.base, table.targets.len() as u64);
+        let uses = table.fields.values().map(move |place| TableUse { place: *place, table: base, count });
+        uses.collect::<Vec<_>>()
+    };
+    let uses: Vec<TableUse> = tables.iter().flat_map(uses_of).collect();
+    if uses.is_empty() {
+        return Ok(tables);
+    }
+    let mut is_provable = provable_tables(file.bytes, &uses)?.into_iter();
+    for table in &mut tables {
+        table.fields.retain(|_, _| is_provable.next().unwrap_or(false));
+    }
+    tables.retain(|table| !table.fields.is_empty());
+    Ok(tables)
 }
 
 /// The instructions of a body, and where control goes from each.

@@ -37,6 +37,7 @@ use std::collections::BTreeSet;
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 
 pub(super) use record::Record;
+pub(super) use tables::provable;
 
 use super::recover::moves_between;
 use super::symbol_walk::{SymbolView, symbols};

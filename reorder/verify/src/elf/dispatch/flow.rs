@@ -27,6 +27,9 @@ use super::value::{Symbol, Value, Word};
 use crate::elf::view::ElfView;
 use crate::exception_table::CallSite;
 
+/// How often the values of the only way to a place may change before they are joined with the earlier ones: two places of a
+/// loop may give each other new values for ever.
+const MAX_REPLACEMENTS: u32 = 32;
 /// How often the analysis may visit an instruction, on average.
 const MAX_VISITS: usize = 64;
 
@@ -159,12 +162,18 @@ impl Flow<'_> {
         }
         let has_changed = match &mut self.states[position] {
             // The only way in has new values, which replace its earlier ones.
-            Some(hub) if hub.source == source && source != Source::Several => {
+            Some(hub)
+                if hub.source == source && source != Source::Several && hub.changes < MAX_REPLACEMENTS =>
+            {
                 let has_changed = hub.state != *state;
                 hub.state.clone_from(state);
+                hub.changes += u32::from(has_changed);
                 has_changed
             }
             Some(hub) => {
+                if hub.source != source && hub.source != Source::Several {
+                    hub.changes = 0;
+                }
                 hub.source = Source::Several;
                 let has_changed = hub.state.join(state, position, hub.changes >= MAX_CHANGES);
                 hub.changes += u32::from(has_changed);

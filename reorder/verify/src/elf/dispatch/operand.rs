@@ -166,9 +166,13 @@ impl Step<'_> {
     pub(super) fn settle(&mut self, operand: u32) {
         if self.instruction.op_kind(operand) == OpKind::Register
             && let Some(number) = number_of(self.instruction.op_register(operand))
-            && matches!(self.state.register(number), Value::Word { .. } | Value::PerhapsWord(_))
+            && let value @ (Value::Word { .. } | Value::PerhapsWord(_)) = self.state.register(number)
         {
-            self.state.set_register(number, Value::UNKNOWN);
+            // Loads of four bytes clear the upper half, unless they extend the sign.
+            let is_half =
+                matches!(value, Value::Word { word: Word { width: 4, is_extended: false, .. }, .. });
+            let number_in = Value::Number(Bounds::full(if is_half { 32 } else { 64 }));
+            self.state.set_register(number, number_in);
         }
     }
 

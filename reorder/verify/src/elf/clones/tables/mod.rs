@@ -20,10 +20,15 @@ use rayon::prelude::*;
 
 use super::copies::Copies;
 use super::record::CopiedTable;
+use crate::TableUse;
+use crate::elf::recover::moves_between;
 use crate::elf::tables::with_dispatches;
+use crate::elf::view::ElfView;
 use crate::moves::AddressMoves;
+use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
+use reorder_base::error::Result;
 use walk::{Fault, Surroundings, check_uses};
 
 /// Checks the contents of copied tables, and all uses of their addresses.
@@ -40,22 +45,44 @@ pub(super) fn check_tables(copies: &Copies<'_>, functions: &AddressMoves, findin
         }
     }
     findings.checked(Check::Copies, "entries of jump tables", usize::try_from(entries).unwrap_or(usize::MAX));
-    let held = places::held_inside(copies, functions);
-    let seeds: Vec<(Address, usize)> =
-        copies.formed_tables.iter().map(|(place, number)| (*place, *number)).collect();
-    let faults: Vec<(Address, &CopiedTable, Fault)> = with_dispatches(copies.old, functions, |dispatches| {
-        let around = Surroundings { image: copies.old, functions, dispatches, held: &held };
-        let check = |&(seed, number): &(Address, usize)| {
-            let table = copies.tables.get(number)?;
-            let fault = check_uses(around, table, seed).err()?;
-            Some((seed, table, fault))
-        };
-        seeds.par_iter().filter_map(check).collect()
-    });
-    findings.checked(Check::Copies, "addresses of copied jump tables", seeds.len());
-    for (seed, table, fault) in faults {
+    let tables = copies.formed_tables.iter();
+    let formed: Vec<(Address, CopiedTable)> =
+        tables.filter_map(|(place, number)| Some((*place, *copies.tables.get(*number)?))).collect();
+    let faults = faults(copies.old, functions, &formed);
+    findings.checked(Check::Copies, "addresses of copied jump tables", formed.len());
+    for ((seed, table), fault) in formed.iter().zip(faults) {
+        let Some(fault) = fault else { continue };
         let name = format!("the address of the copied table at {}, formed at {seed}", table.original);
         let expected = "jumps through the copied entries alone";
         findings.differs(Difference::new(Check::Copies, None, name, expected, fault.describe()));
     }
+}
+
+/// For each instruction that forms the address of a table, why the address of a copy may not stand for it.
+fn faults(
+    image: &ElfView<'_>,
+    functions: &AddressMoves,
+    formed: &[(Address, CopiedTable)],
+) -> Vec<Option<Fault>> {
+    let held = places::held_inside(image, functions);
+    with_dispatches(image, functions, |dispatches| {
+        let around = Surroundings { image, functions, dispatches, held: &held };
+        formed.par_iter().map(|(place, table)| check_uses(around, table, *place).err()).collect()
+    })
+}
+
+/// [`crate::provable_tables`] for ELF.
+pub(in crate::elf) fn provable(image: &ElfView<'_>, uses: &[TableUse]) -> Result<Vec<bool>> {
+    if uses.is_empty() || image.processor != Processor::X86_64 {
+        return Ok(vec![false; uses.len()]);
+    }
+    let functions = moves_between(image, image)?;
+    let formed: Vec<(Address, CopiedTable)> = uses
+        .iter()
+        .map(|usage| {
+            let (original, count) = (usage.table, usage.count);
+            (usage.place, CopiedTable { original, copy: NewAddress(original.0), count })
+        })
+        .collect();
+    Ok(faults(image, &functions, &formed).iter().map(Option::is_none).collect())
 }

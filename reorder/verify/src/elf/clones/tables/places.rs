@@ -5,7 +5,6 @@ use goblin::elf::section_header::{SHF_WRITE, SHT_PROGBITS, SHT_RELA};
 
 use crate::bytes::u64_at;
 use crate::elf::clones::code::lea_targets;
-use crate::elf::clones::copies::Copies;
 use crate::elf::clones::record::{Copied, CopiedTable};
 use crate::elf::pointers::{RELA_SIZE, written_places};
 use crate::elf::view::{ElfView, SectionView};
@@ -80,8 +79,7 @@ fn is_constant(old: &ElfView<'_>, table: &CopiedTable) -> bool {
 }
 
 /// Addresses inside of functions that data or code may hold, ascending.
-pub(super) fn held_inside(copies: &Copies<'_>, functions: &AddressMoves) -> Vec<Address> {
-    let image = copies.old;
+pub(super) fn held_inside(image: &ElfView<'_>, functions: &AddressMoves) -> Vec<Address> {
     let relocations = image.sections.iter().filter(|section| section.kind == SHT_RELA);
     let addends = relocations
         .flat_map(|section| section.bytes.chunks_exact(RELA_SIZE))

@@ -249,3 +249,6 @@ fn flags_replaced(instruction: &Instruction) -> u32 {
     let may_leave = is_repeated || shifts.contains(&instruction.mnemonic());
     if may_leave { 0 } else { instruction.rflags_modified() }
 }
+
+#[cfg(test)]
+mod tests;
