@@ -67,7 +67,7 @@ impl OldTables<'_> {
                     .map(|((offset, _), copy)| (distance(body.plus(u64::from(*offset))), *copy))
                     .collect();
                 // The jump after the instructions stands for the place where the original goes on.
-                if distance(range.end) < record.size {
+                if placed.arranged.has_jump && distance(range.end) < record.size {
                     places.push((distance(range.end), placed.arranged.code_size()));
                 }
                 let program = self.rows_of(record)?.program(&places)?;
