@@ -1,8 +1,8 @@
 """Permutes every ET_DYN image below some directories and prints the results.
 
-Usage: sweep.py REORDER TABLE.tsv [--seed N] [--machine x86-64|aarch64] [--least N] [--resume] [--only TEXT] DIRECTORY…
+Usage: sweep.py REORDER TABLE.tsv [--seed N] [--blocks] [--machine x86-64|aarch64] [--least N] [--resume] [--only TEXT] DIRECTORY…
 
-For each image: `reorder inspect --all`, a random permutation by `reorder apply`, which verifies, and `reorder verify` once
+With `--blocks` no function moves, but a random half of all basic blocks is copied. For each image: `reorder inspect --all`, a random permutation by `reorder apply`, which verifies, and `reorder verify` once
 more as a separate process. One line an image in TABLE.tsv, one line a pinned function in TABLE.pins.tsv, then totals on
 standard output. The status is 1 when a command ends by anything but success or a refusal with a reason, when
 verification fails, when fewer than `--least` images were found, or when less than 99 % of the functions may move.
@@ -98,7 +98,7 @@ def pins_of(path, facts):
     return [[path, pin["name"], pin["address"], pin["size_bytes"], pin["reason"], pin["evidence"]] for pin in facts["pinned"]]
 
 
-def examine(reorder, path, seed):
+def examine(reorder, path, seed, layout):
     """The fields of an image's line by name, and its pinned functions."""
     row = dict.fromkeys(COLUMNS, "") | {"image": path, "bytes": path.stat().st_size}
     inspected = Run(reorder, "inspect", path, "--all", "--format", "json")
@@ -118,7 +118,7 @@ def examine(reorder, path, seed):
         return row | {"result": "refused", "code": refusal["code"], "detail": refusal["reason"]}, []
     with tempfile.TemporaryDirectory() as work:
         output = pathlib.Path(work, "output")
-        applied = Run(reorder, "apply", path, "--strategy", "random", "--seed", seed, "-o", output, "--format", "json", *debug)
+        applied = Run(reorder, "apply", path, "--strategy", "random", "--seed", seed, *layout, "-o", output, "--format", "json", *debug)
         row |= {"apply_seconds": applied.seconds, "apply_peak_kib": applied.peak_kib}
         if applied.status != 0:
             code = code_of(applied.words())
@@ -126,6 +126,8 @@ def examine(reorder, path, seed):
             return row | {"result": kind, "code": code, "detail": applied.words()}, pins
         facts = json.loads(applied.output)
         row |= {"functions": facts["functions"], "movable": facts["functions_movable"], "moved": facts["functions_moved"]}
+        if layout:
+            row |= {"movable": facts["functions"], "moved": facts["clones"]["functions"]}
         pins = pins_of(path, facts)
         if row["function_bytes"]:
             row["movable_bytes"] = row["function_bytes"] - sum(pin["size_bytes"] for pin in facts["pinned"])
@@ -160,7 +162,7 @@ def sweep(wanted, table_path, pins_path):
         for path in images(wanted.directories, MACHINES[wanted.machine]):
             if str(path) in known or wanted.only not in str(path):
                 continue
-            row, pins = examine(wanted.reorder, path, wanted.seed)
+            row, pins = examine(wanted.reorder, path, wanted.seed, ["--layout", "blocks"] if wanted.blocks else [])
             for pin in pins:
                 print(line(pin), file=pins_table)
             pins_table.flush()
@@ -234,6 +236,7 @@ def main():
     parser.add_argument("table", type=pathlib.Path)
     parser.add_argument("directories", type=pathlib.Path, nargs="*")
     parser.add_argument("--seed", default="1")
+    parser.add_argument("--blocks", action="store_true", help="copy a random half of all basic blocks; no function moves")
     parser.add_argument("--machine", choices=MACHINES, default="x86-64")
     parser.add_argument("--least", type=int, default=1)
     parser.add_argument("--resume", action="store_true", help="keep the lines of the table and continue after them")

@@ -141,7 +141,7 @@ pub struct Examination {
     pub functions: u64,
     /// Functions that may move.
     pub movable: u64,
-    /// Functions that have another address afterwards.
+    /// Functions that have another address afterwards, or a copy.
     pub moved: u64,
     /// What it was asked to do.
     pub works: usize,
@@ -197,6 +197,35 @@ fn is_program(path: &Path) -> bool {
     header.e_type(endian) == ET_DYN && segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP)
 }
 
+/// What is given another order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Permuted {
+    /// All functions that may move.
+    #[default]
+    Functions,
+    /// Copies of a random half of all basic blocks.
+    Blocks,
+}
+
+impl Permuted {
+    /// The value of `--layout`.
+    fn layout(self) -> &'static str {
+        match self {
+            Self::Functions => "functions",
+            Self::Blocks => "blocks",
+        }
+    }
+}
+
+/// How programs are permuted.
+#[derive(Clone, Copy, Debug)]
+pub struct Permutation {
+    /// What is given another order.
+    pub what: Permuted,
+    /// Chooses the order, and the blocks.
+    pub seed: u64,
+}
+
 /// Permuted copies of the libraries that nearly every program runs on.
 #[derive(Debug)]
 pub struct Libraries {
@@ -204,14 +233,15 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// Permutes the C and C++ libraries of this system with `seed`.
+    /// Permutes the C and C++ libraries of this system.
     ///
     /// # Errors
     /// One of them is missing, or refused.
-    pub fn permuted(seed: u64) -> std::io::Result<Self> {
+    pub fn permuted(permutation: Permutation) -> std::io::Result<Self> {
         let folder = tempfile::tempdir()?;
         for name in LIBRARIES {
-            let outcome = permute(&Path::new(LIBRARY_FOLDER).join(name), &folder.path().join(name), seed)?;
+            let outcome =
+                permute(&Path::new(LIBRARY_FOLDER).join(name), &folder.path().join(name), permutation)?;
             if !outcome.success() {
                 return Err(std::io::Error::other(format!("{name}: {outcome}")));
             }
@@ -225,21 +255,30 @@ pub fn command_under_test() -> PathBuf {
     std::env::var_os("REORDER").map_or_else(|| workspace::reorder_path().to_path_buf(), PathBuf::from)
 }
 
-fn permute(image: &Path, output: &Path, seed: u64) -> std::io::Result<Outcome> {
+fn permute(image: &Path, output: &Path, permutation: Permutation) -> std::io::Result<Outcome> {
     let mut command = Command::new(command_under_test());
-    command.args(["apply", "--format", "json", "--strategy", "random", "--seed", &seed.to_string()]);
+    command.args(["apply", "--format", "json", "--strategy", "random", "--seed"]);
+    command.arg(permutation.seed.to_string());
+    // A command of an earlier version, which `REORDER` may name, knows only the default.
+    if permutation.what != Permuted::default() {
+        command.args(["--layout", permutation.what.layout()]);
+    }
     process::run(command.arg(image).arg("-o").arg(output), APPLY_LIMIT)
 }
 
-/// Permutes one program with `seed` and compares its answers, then once more on permuted `libraries`.
+/// Permutes one program and compares its answers, then once more on permuted `libraries`.
 ///
 /// # Errors
 /// The scratch directory cannot be used.
-pub fn examine(program: &Path, seed: u64, libraries: Option<&Libraries>) -> std::io::Result<Examination> {
+pub fn examine(
+    program: &Path,
+    permutation: Permutation,
+    libraries: Option<&Libraries>,
+) -> std::io::Result<Examination> {
     let scratch = tempfile::tempdir()?;
     let stage = Stage::new(scratch.path(), program)?;
     let permuted = scratch.path().join("permuted");
-    let mut examination = permute_staged(program, &stage, &permuted, seed)?;
+    let mut examination = permute_staged(program, &stage, &permuted, permutation)?;
     if examination.verdict != Verdict::Same {
         return Ok(examination);
     }
@@ -275,14 +314,14 @@ pub fn examine(program: &Path, seed: u64, libraries: Option<&Libraries>) -> std:
     Ok(examination)
 }
 
-/// Permutes the program on `stage` with `seed`; it has no works yet.
+/// Permutes the program on `stage`; it has no works yet.
 pub(crate) fn permute_staged(
     program: &Path,
     stage: &Stage,
     permuted: &Path,
-    seed: u64,
+    permutation: Permutation,
 ) -> std::io::Result<Examination> {
-    let outcome = permute(&stage.image, permuted, seed)?;
+    let outcome = permute(&stage.image, permuted, permutation)?;
     let verdict = if outcome.success() { Verdict::Same } else { refusal(&outcome) };
     let report: Value = serde_json::from_slice(&outcome.stdout).unwrap_or_default();
     let count = |key: &str| report[key].as_u64().unwrap_or(0);
@@ -291,7 +330,7 @@ pub(crate) fn permute_staged(
         verdict,
         functions: count("functions"),
         movable: count("functions_movable"),
-        moved: count("functions_moved"),
+        moved: count("functions_moved") + report["clones"]["functions"].as_u64().unwrap_or(0),
         works: 0,
         answers: 0,
     })

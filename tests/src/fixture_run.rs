@@ -3,7 +3,8 @@
 //! In: a [`Variant`]. Out: `Ok`, or the first failed check as text. The image is built and run; then, for
 //! three random permutations and one real order (the reverse of the link order), relocated and run again. Besides:
 //! the link order gives the input back byte by byte, restoring undoes a permutation, the number of threads does not
-//! matter, the stripped image behaves the same, and so do copies of all functions, or of those that stay.
+//! matter, the stripped image behaves the same, and so do copies of all functions, or of those that stay, and of a random
+//! half of the basic blocks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,6 +24,8 @@ use crate::workspace::{self, reorder};
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 /// Compilers share the machine with other tests.
 const BUILD_LIMIT: Duration = Duration::from_secs(300);
+/// In the message when the verifier does not accept what was written.
+const UNPROVEN: &str = "(R16)";
 /// Followed by the seed.
 const RANDOM: [&str; 3] = ["--strategy", "random", "--seed"];
 
@@ -60,6 +63,9 @@ pub fn check(variant: &Variant) -> Result<(), String> {
                 directory.check_copies(&before, "--clone")?;
             }
         }
+    }
+    if !matches!(variant.expectation, Expectation::Failed(_)) {
+        directory.check_blocks(&before)?;
     }
     directory.check_stripped(&before)
 }
@@ -268,6 +274,27 @@ impl<'variant> Scratch<'variant> {
         Ok(true)
     }
 
+    // case: copies of random basic blocks behave like the original
+    /// A random half of all basic blocks, copied in random order, behaves like the original; what cannot be copied is refused.
+    fn check_blocks(&self, before: &[Outcome]) -> Result<(), String> {
+        if !self.variant.with_copies {
+            return Ok(());
+        }
+        let seed = seed(&self.variant.name).to_string();
+        let arguments = [&["--layout", "blocks"], &RANDOM[..], &[&seed]].concat();
+        let outcome = self.apply(&self.old, &self.new, &arguments)?;
+        let text = outcome.stderr_text();
+        let is_refused = outcome.ending == Ending::Exited(2) && text.contains("refused (R");
+        // That the writer and the verifier disagree is an error in one of them.
+        if is_refused && !text.contains(UNPROVEN) {
+            return Ok(());
+        }
+        if !outcome.success() {
+            return Err(format!("apply {arguments:?}: {outcome}"));
+        }
+        self.compare(before, &self.new, &format!("{arguments:?}"))
+    }
+
     /// By the symbols of the output: pinned functions stay, glued ones keep their distance.
     fn check_symbols(&self, old: &BTreeMap<String, u64>) -> Result<(), String> {
         let new = symbols(&self.new)?;
@@ -347,6 +374,11 @@ impl<'variant> Scratch<'variant> {
             }
         }
     }
+}
+
+/// Each variant has other blocks copied, the same in each run.
+fn seed(name: &str) -> u32 {
+    name.bytes().fold(0, |seed: u32, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {

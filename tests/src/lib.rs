@@ -36,11 +36,15 @@
 //! | `llvm_tools` | asks LLVM's tools for an order |
 //! | `synthetic` | programs of any size with recorded runs |
 //! | `mutation` | damages ELF images reproducibly |
+//! | `wrong_copies` | correct outputs with copies, with one error |
+//! | `wrong_output` | correct outputs with one error |
+//! | `unwind_padding` | bytes of unwind entries that say nothing |
 //! | `fuzz` | what every input must satisfy, target by target |
 //! | `fixture_run` | builds, runs, relocates and compares one variant of a fixture |
 
 pub mod agreement;
 pub mod breakpoints;
+mod change;
 pub mod distribution;
 pub mod documents;
 pub mod early_readers;
@@ -76,6 +80,8 @@ mod random;
 pub mod recorded_programs;
 pub mod stage;
 pub mod synthetic;
+pub mod unwind_padding;
 pub mod works;
 pub mod workspace;
+pub mod wrong_copies;
 pub mod wrong_output;

@@ -19,7 +19,7 @@ use std::{fmt, io};
 
 use md5::{Digest, Md5};
 
-use crate::distribution::{Examination, REPEATS, RUN_LIMIT, Verdict, permute_staged};
+use crate::distribution::{Examination, Permutation, REPEATS, RUN_LIMIT, Verdict, permute_staged};
 use crate::process::{Ending, Outcome, run_on};
 use crate::stage::Stage;
 
@@ -120,11 +120,11 @@ impl Answer {
 ///
 /// # Errors
 /// The scratch directory cannot be used.
-pub fn examine(program: &Path, seed: u64, files: &Path) -> io::Result<Examination> {
+pub fn examine(program: &Path, permutation: Permutation, files: &Path) -> io::Result<Examination> {
     let scratch = tempfile::tempdir()?;
     let stage = Stage::new(scratch.path(), program)?;
     let permuted = scratch.path().join("permuted");
-    let mut examination = permute_staged(program, &stage, &permuted, seed)?;
+    let mut examination = permute_staged(program, &stage, &permuted, permutation)?;
     if examination.verdict != Verdict::Same {
         return Ok(examination);
     }

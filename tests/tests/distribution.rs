@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use end_to_end::distribution::{Verdict, examine};
+use end_to_end::distribution::{Permutation, Permuted, Verdict, examine};
 use end_to_end::workspace;
 use libtest_mimic::{Arguments, Failed, Trial};
 use reorder_base::tool_versions::llvm_directory;
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
 
 // case: programs of a distribution
 fn check(program: &Path) -> Result<(), Failed> {
-    let examination = examine(program, 1, None)?;
+    let examination = examine(program, Permutation { what: Permuted::Functions, seed: 1 }, None)?;
     match examination.verdict {
         Verdict::Same | Verdict::Varies(_) if examination.moved == 0 => Err("no function moved".into()),
         Verdict::Same | Verdict::Varies(_) => Ok(()),

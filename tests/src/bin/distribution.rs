@@ -1,10 +1,11 @@
 //! Permutes every installed program and counts those that behave the same.
 //!
-//! Arguments: `[--at-least N] [--limit N] [--part N/M] [--seed N] [--libraries | --files DIRECTORY] [--table FILE]
-//! [DIRECTORY…]`. `--part 2/5` takes every fifth program, from the second on. With `--libraries` each permuted program also
-//! runs on permuted C and C++ libraries; with `--files` it is not asked for its version and its help but works on all files of
-//! that directory. Writes one line per program to the table and a summary to stdout. Exit status 1 when a program differs,
-//! `reorder` fails, or fewer than N were permuted. `REORDER` names the command (default: built here).
+//! Arguments: `[--at-least N] [--limit N] [--part N/M] [--seed N] [--blocks] [--libraries | --files DIRECTORY]
+//! [--table FILE] [DIRECTORY…]`. `--part 2/5` takes every fifth program, from the second on. With `--blocks` no function
+//! moves, but a random half of all basic blocks is copied. With `--libraries` each permuted program also runs on permuted C
+//! and C++ libraries; with `--files` it is not asked for its version and its help but works on all files of that directory.
+//! Writes one line per program to the table and a summary to stdout. Exit status 1 when a program differs, `reorder` fails, or
+//! fewer than N were permuted. `REORDER` names the command (default: built here).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's summary is its output")]
 
@@ -15,7 +16,8 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 use end_to_end::distribution::{
-    Examination, Libraries, Verdict, command_under_test, examine, programs, reason_to_skip,
+    Examination, Libraries, Permutation, Permuted, Verdict, command_under_test, examine, programs,
+    reason_to_skip,
 };
 use end_to_end::works;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
@@ -24,7 +26,7 @@ struct Options {
     at_least: usize,
     limit: usize,
     part: (usize, usize),
-    seed: u64,
+    permutation: Permutation,
     libraries: bool,
     files: Option<PathBuf>,
     table: PathBuf,
@@ -45,7 +47,7 @@ fn main() -> ExitCode {
     let all = all.into_iter().skip(part - 1).step_by(parts);
     let (skipped, mut chosen): (Vec<_>, Vec<_>) = all.partition(|program| reason_to_skip(program).is_some());
     chosen.truncate(options.limit);
-    let libraries = match options.libraries.then(|| Libraries::permuted(options.seed)).transpose() {
+    let libraries = match options.libraries.then(|| Libraries::permuted(options.permutation)).transpose() {
         Ok(libraries) => libraries,
         Err(error) => {
             eprintln!("distribution: {error}");
@@ -70,8 +72,8 @@ fn main() -> ExitCode {
 
 fn one(program: &Path, options: &Options, libraries: Option<&Libraries>) -> std::io::Result<Examination> {
     match &options.files {
-        Some(files) => works::examine(program, options.seed, files),
-        None => examine(program, options.seed, libraries),
+        Some(files) => works::examine(program, options.permutation, files),
+        None => examine(program, options.permutation, libraries),
     }
 }
 
@@ -80,7 +82,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
         at_least: 400,
         limit: usize::MAX,
         part: (1, 1),
-        seed: 1,
+        permutation: Permutation { what: Permuted::Functions, seed: 1 },
         libraries: false,
         files: None,
         table: PathBuf::from("target/distribution.tsv"),
@@ -97,7 +99,8 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
                 let (part, parts) = text.split_once('/').ok_or_else(|| format!("not N/M: {text}"))?;
                 options.part = (number(part.to_owned())?.max(1), number(parts.to_owned())?.max(1));
             }
-            "--seed" => options.seed = number(value()?)? as u64,
+            "--seed" => options.permutation.seed = number(value()?)? as u64,
+            "--blocks" => options.permutation.what = Permuted::Blocks,
             "--libraries" => options.libraries = true,
             "--files" => options.files = Some(PathBuf::from(value()?)),
             "--table" => options.table = PathBuf::from(value()?),

@@ -2,8 +2,8 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
-use super::change::add;
 use super::{Code, CorrectOutput};
+use crate::change::add;
 use crate::random::Random;
 
 /// The kind of reference to redirect.

@@ -3,7 +3,6 @@
 //! In: an image, its permuted copy, a kind and a number. Out: a copy that differs from the correct one, the same for the same
 //! number. The places for a kind are read from both images with `object` and `iced-x86`, without code of the verifier.
 
-mod change;
 mod code;
 mod excuse;
 mod kind;
@@ -16,8 +15,8 @@ use object::elf::{EM_AARCH64, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, S
 use object::read::elf::{ElfFile64, FileHeader, SectionHeader};
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
 
+use crate::change::{add, flip};
 use crate::random::Random;
-use change::{add, flip};
 use code::Branch;
 
 /// One section of the images, at the same place in both.

@@ -66,6 +66,10 @@ impl Arranged {
                 return Err((Obstacle::ShortReach, body.plus(u64::from(*offset))));
             }
         }
+        // Control would fall into the islands.
+        if falls_through && !arranged.islands.is_empty() {
+            return Self::new(fragment, bodies, processor, false);
+        }
         Ok(arranged)
     }
 
@@ -139,4 +143,37 @@ pub(super) fn long_form(short: &[u8]) -> Option<Vec<u8>> {
 /// The distance from the end of an instruction at `end` to `target`, if one byte holds it.
 pub(super) fn short_distance(end: NewAddress, target: NewAddress) -> Option<u8> {
     i8::try_from(target.distance_from(end) as i64).ok().map(|distance| distance as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bodies::Body;
+    use super::super::fragments::Fragment;
+    use super::super::step::{Form, Reference, Step, Use};
+    use super::super::walk::Walk;
+    use super::Arranged;
+    use reorder_base::address::Address;
+    use reorder_base::processor::Processor;
+    use reorder_image::elf::partition::BlockIndex;
+
+    #[test]
+    fn control_does_not_fall_into_islands() {
+        let far = Reference {
+            target: Address(0x2000),
+            place: Address(0x1001),
+            form: Form::Near(0x7f),
+            usage: Use::Jump,
+        };
+        let branch = Step { length: 2, continues: true, is_call: false, reference: Some(far) };
+        let other = Step { length: 1, continues: true, is_call: false, reference: None };
+        let walk = Walk { steps: vec![(0, branch), (2, other)] };
+        let range = Address(0x1000)..Address(0x1010);
+        let bodies = [Body { block: BlockIndex(0), range, function_starts: Vec::new(), walk }];
+        let fragment = |steps| Fragment { body: 0, steps };
+        let arranged = |steps| Arranged::new(&fragment(steps), &bodies, Processor::X86_64, true).unwrap();
+        let with_island = arranged(0..2);
+        assert!(with_island.has_jump);
+        assert_eq!(with_island.island_to(Address(0x2000)), Some(8));
+        assert!(!arranged(1..2).has_jump);
+    }
 }

@@ -1,9 +1,11 @@
 //! Unwind tables with the copies: all old entries, then entries for the copies, a new search table, and exception tables.
 //! Source: Linux Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
 
+use super::arranged::Arranged;
 use super::exceptions::{ExceptionTable, Site};
 use super::fragments::{Fragment, end_of};
 use super::placed::{Copies, Placed};
+use super::step::{Form, Step};
 use super::unwind::{OldTables, Record, broken};
 use crate::elf::unwind::{HEADER_SIZE, KNOWN_HEADER, ROW_SIZE};
 use reorder_base::address::{Address, NewAddress};
@@ -67,9 +69,10 @@ impl OldTables<'_> {
                     .map(|((offset, _), copy)| (distance(body.plus(u64::from(*offset))), *copy))
                     .collect();
                 // The jump after the instructions stands for the place where the original goes on.
-                if distance(range.end) < record.size {
+                if placed.arranged.has_jump && distance(range.end) < record.size {
                     places.push((distance(range.end), placed.arranged.code_size()));
                 }
+                places.extend(islands(record, body, fragment.of(copies.bodies), &placed.arranged));
                 let program = self.rows_of(record)?.program(&places)?;
                 let exceptions = match record.exceptions {
                     Some(field) => {
@@ -151,6 +154,28 @@ impl OldTables<'_> {
         }
         Ok(NewTables { search, frames, frames_address, exceptions, exceptions_address })
     }
+}
+
+/// The jumps at the end of a copy that its branches lead to, each with what it stands for: the place where it leads, or if that
+/// is in another function, the branch, which leaves with the same frame.
+fn islands(record: &Record, body: Address, steps: &[(u32, Step)], arranged: &Arranged) -> Vec<(u64, u32)> {
+    let place = |target: &Address| {
+        let leads_there = |(_, step): &&(u32, Step)| {
+            step.reference.is_some_and(|reference| {
+                reference.target == *target && matches!(reference.form, Form::Near(_))
+            })
+        };
+        let distance = target.distance_from(record.address);
+        let original = match distance < record.size {
+            true => distance,
+            false => {
+                let (offset, _) = steps.iter().find(leads_there)?;
+                body.plus(u64::from(*offset)).distance_from(record.address)
+            }
+        };
+        Some((original, arranged.island_to(*target)?))
+    };
+    arranged.islands.iter().filter_map(place).collect()
 }
 
 /// What `table`, which is that of `record`, says of the instructions of a copy.

@@ -5,14 +5,14 @@ use std::ops::Range;
 use crate::random::Random;
 
 /// Another value for one bit of the range.
-pub(super) fn flip(bytes: &mut [u8], range: Range<usize>, random: &mut Random) -> Option<()> {
+pub(crate) fn flip(bytes: &mut [u8], range: Range<usize>, random: &mut Random) -> Option<()> {
     let at = range.start + random.below(range.len());
     *bytes.get_mut(at).filter(|_| !range.is_empty())? ^= 1 << random.below(8);
     Some(())
 }
 
 /// Adds to a number of `width` bytes.
-pub(super) fn add(bytes: &mut [u8], at: usize, width: usize, value: u64) -> Option<()> {
+pub(crate) fn add(bytes: &mut [u8], at: usize, width: usize, value: u64) -> Option<()> {
     let field = bytes.get_mut(at..at + width)?;
     let mut wide = [0; 8];
     wide[..width].copy_from_slice(field);

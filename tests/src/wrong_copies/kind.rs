@@ -1,0 +1,59 @@
+//! Kinds of errors in copies.
+
+/// The error to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // the names say it
+pub enum Kind {
+    BranchTarget,
+    BranchCondition,
+    CallTarget,
+    DataReference,
+    InstructionByte,
+    FinalJump,
+    FragmentsSwapped,
+    RedirectedByte,
+    RedirectedToOther,
+    UnwindStart,
+    UnwindSize,
+    UnwindParent,
+    UnwindRow,
+    SearchRow,
+    CallSite,
+    LandingPad,
+    ExceptionByte,
+    Symbol,
+    DynamicSymbol,
+    RecordNumber,
+    TableEntry,
+    Filler,
+    Headers,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 23] = [
+        Self::BranchTarget,
+        Self::BranchCondition,
+        Self::CallTarget,
+        Self::DataReference,
+        Self::InstructionByte,
+        Self::FinalJump,
+        Self::FragmentsSwapped,
+        Self::RedirectedByte,
+        Self::RedirectedToOther,
+        Self::UnwindStart,
+        Self::UnwindSize,
+        Self::UnwindParent,
+        Self::UnwindRow,
+        Self::SearchRow,
+        Self::CallSite,
+        Self::LandingPad,
+        Self::ExceptionByte,
+        Self::Symbol,
+        Self::DynamicSymbol,
+        Self::RecordNumber,
+        Self::TableEntry,
+        Self::Filler,
+        Self::Headers,
+    ];
+}
