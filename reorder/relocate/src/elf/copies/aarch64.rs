@@ -30,7 +30,8 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
         _ => (true, None),
     };
     let is_call = matches!(operation, Operation::Call(_) | Operation::CallRegister(_));
-    Some(Step { length: WORD as u8, continues, is_call, reference })
+    let is_trap = matches!(operation, Operation::Trap);
+    Some(Step { length: WORD as u8, continues, is_call, is_trap, reference })
 }
 
 /// Bytes that a conditional branch reaches forwards: 14 bits of words where it tests a bit, else 19.

@@ -72,19 +72,19 @@ impl<'data> Rows<'data> {
     }
 
     /// The row at `distance` from the function's start.
-    fn at(&self, distance: u64) -> &Row<'data> {
+    pub(super) fn at(&self, distance: u64) -> &Row<'data> {
         let after = self.rows.partition_point(|(place, _)| *place <= distance);
         self.rows[..after].last().map_or(&self.initial, |(_, row)| row)
     }
 
     /// Instructions for a copy of the bytes that `places` name: ascending distances of instructions from the function's start,
-    /// each with that of its copy from the start of the copy. The row of the last one holds up to the end of the copy.
-    /// `None` for distances that the factor does not divide.
-    pub(super) fn program(&self, places: &[(u64, u32)]) -> Option<Vec<u8>> {
+    /// each with that of its copy from the start of the copy. The row of the last one holds up to the end of the copy, or to
+    /// where one of another function, if there is one, begins. `None` for distances that the factor does not divide.
+    pub(super) fn program(&self, places: &[(u64, u32)], then: Option<(&Row<'data>, u32)>) -> Option<Vec<u8>> {
         let mut program = Vec::new();
         let (mut known, mut position) = (&self.initial, 0);
-        for &(original, copy) in places {
-            let row = self.at(original);
+        let rows = places.iter().map(|(original, copy)| (self.at(*original), *copy));
+        for (row, copy) in rows.chain(then) {
             if row == known {
                 continue;
             }
@@ -335,7 +335,7 @@ mod tests {
     fn a_whole_function_keeps_its_rows() {
         let rows = Rows::new(COMMON, OWN, 1).unwrap();
         let places: Vec<(u64, u32)> = (0..20).map(|place| (place, place as u32)).collect();
-        let program = rows.program(&places).unwrap();
+        let program = rows.program(&places, None).unwrap();
         let again = Rows::new(COMMON, &program, 1).unwrap();
         for place in 0..20 {
             assert_eq!(rows.at(place), again.at(place), "{place}");
@@ -347,7 +347,7 @@ mod tests {
         let rows = Rows::new(COMMON, OWN, 1).unwrap();
         // Copies of longer instructions from the distance 4 on.
         let places = [(4, 0), (10, 9), (14, 20), (15, 22)];
-        let again_program = rows.program(&places).unwrap();
+        let again_program = rows.program(&places, None).unwrap();
         let again = Rows::new(COMMON, &again_program, 1).unwrap();
         for (original, copy) in places {
             assert_eq!(rows.at(original), again.at(u64::from(copy)), "{original}");

@@ -173,6 +173,16 @@ impl<'data> OldTables<'data> {
         ExceptionTable::read(bytes, field.table, record.address, self.is_fixed)
     }
 
+    /// The rows of the entry that describes `place`, and how far the place is from its start, if it has the common entry of
+    /// `record`.
+    pub(super) fn rows_at(&self, place: Address, record: &Record) -> Option<(Rows<'data>, u64)> {
+        let after = self.records.partition_point(|record| record.address <= place);
+        let other = self.records[..after].last()?;
+        let distance = place.distance_from(other.address);
+        let is_alike = distance < other.size && other.parent == record.parent;
+        Some((self.rows_of(other).filter(|_| is_alike)?, distance))
+    }
+
     /// What unwinding does in the code of an entry; `None` if it has unknown instructions.
     pub(super) fn rows_of(&self, record: &Record) -> Option<Rows<'data>> {
         let common = self.commons.get(&record.parent)?;

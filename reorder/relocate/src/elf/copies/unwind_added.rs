@@ -72,8 +72,15 @@ impl OldTables<'_> {
                 if placed.arranged.has_jump && distance(range.end) < record.size {
                     places.push((distance(range.end), placed.arranged.code_size()));
                 }
+                // After a call or a trap nothing is expected to run, so nothing of what follows the function describes it.
+                let runs_on = |step: &&(u32, Step)| !step.1.is_call && !step.1.is_trap;
+                let runs_on = fragment.of(copies.bodies).last().filter(runs_on).is_some();
+                let is_beyond = placed.arranged.has_jump && runs_on && distance(range.end) >= record.size;
+                let other = if is_beyond { self.rows_at(range.end, record) } else { None };
+                let then =
+                    other.as_ref().map(|(rows, distance)| (rows.at(*distance), placed.arranged.code_size()));
                 places.extend(islands(record, body, fragment.of(copies.bodies), &placed.arranged));
-                let program = self.rows_of(record)?.program(&places)?;
+                let program = self.rows_of(record)?.program(&places, then)?;
                 let exceptions = match record.exceptions {
                     Some(field) => {
                         let table = self.table(record, field)?;

@@ -21,7 +21,8 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
         Stated::Unusual => return None,
     };
     let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
-    Some(Step { length, continues: continues(&instruction), is_call, reference })
+    let is_trap = matches!(instruction.flow_control(), FlowControl::Interrupt | FlowControl::Exception);
+    Some(Step { length, continues: continues(&instruction), is_call, is_trap, reference })
 }
 
 fn continues(instruction: &Instruction) -> bool {
