@@ -30,6 +30,8 @@ struct Held {
     /// For a table, the registers that hold the same address; for a distance, those with the address that it was read from.
     /// Each is the original's where this one is.
     tied: RegisterSet,
+    /// Lowest bytes that were overwritten since, so that they are the original's.
+    low: u8,
 }
 
 /// All registers at one place.
@@ -43,7 +45,7 @@ pub(super) struct Registers {
 impl Registers {
     /// After an instruction that formed the address of the table in the register `number`.
     pub(super) fn form(&mut self, number: usize) {
-        self.set(number, Held { kinds: TABLE, tied: 0 });
+        self.set(number, Held { kinds: TABLE, ..Held::default() });
     }
 
     /// Whether all values are those of the original.
@@ -71,13 +73,21 @@ impl Registers {
         }
     }
 
+    /// Lowest bytes of the register `number` that are the original's.
+    fn low_of(&self, number: usize) -> u8 {
+        if self.held[number].kinds == 0 { u8::MAX } else { self.held[number].low }
+    }
+
     /// What holds on two ways to one place.
     pub(super) fn joined(&self, other: &Self) -> Self {
         let mut joined = Self { flags: self.flags | other.flags, ..Self::default() };
         for (number, held) in joined.held.iter_mut().enumerate() {
             let kinds = self.held[number].kinds | other.held[number].kinds;
             let tied = self.tied_to(number) & other.tied_to(number);
-            *held = Held { kinds, tied: if kinds == 0 { 0 } else { tied } };
+            let low = self.low_of(number).min(other.low_of(number));
+            if kinds != 0 {
+                *held = Held { kinds, tied, low };
+            }
         }
         joined
     }
@@ -183,7 +193,7 @@ impl Registers {
             return false;
         }
         let tied = self.held[base].tied | 1 << base;
-        self.set(target, Held { kinds: DISTANCE, tied });
+        self.set(target, Held { kinds: DISTANCE, tied, low: 0 });
         true
     }
 
@@ -195,7 +205,7 @@ impl Registers {
         };
         let is_sum = fits(target, source) || fits(source, target);
         if is_sum {
-            self.set(target, Held { kinds: SUM, tied: 0 });
+            self.set(target, Held { kinds: SUM, ..Held::default() });
         }
         is_sum
     }
@@ -203,26 +213,31 @@ impl Registers {
     /// Applies an instruction that only overwrites such values; `false` if it reads one.
     fn overwritten(&mut self, instruction: &Instruction, factory: &mut InstructionInfoFactory) -> bool {
         let used = factory.info(instruction).used_registers().iter();
-        let used: Vec<(usize, OpAccess, bool)> = used
-            .filter_map(|used| {
-                Some((number_of(used.register())?, used.access(), used.register().size() >= 4))
-            })
+        let used: Vec<(usize, OpAccess, Register)> = used
+            .filter_map(|used| Some((number_of(used.register())?, used.access(), used.register())))
             .collect();
         let is_read = |access| {
             use OpAccess::{CondRead, Read, ReadCondWrite, ReadWrite};
             matches!(access, Read | CondRead | ReadWrite | ReadCondWrite)
         };
-        if used.iter().any(|&(number, access, _)| is_read(access) && self.held[number].kinds != 0) {
+        let is_high =
+            |register| matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
+        let is_other = |number: usize, register: Register| {
+            let is_inside = !is_high(register) && register.size() <= usize::from(self.held[number].low);
+            self.held[number].kinds != 0 && !is_inside
+        };
+        if used.iter().any(|&(number, access, register)| is_read(access) && is_other(number, register)) {
             return false;
         }
-        for (number, access, is_whole) in used {
+        for (number, access, register) in used {
             let held = self.held[number];
             match access {
                 OpAccess::None | OpAccess::NoMemAccess | OpAccess::Read | OpAccess::CondRead => {}
                 OpAccess::CondWrite => self.set(number, Held { tied: 0, ..held }),
                 // Registers of 32 bits are extended to 64; others keep the rest of their bytes.
-                OpAccess::Write if held.kinds != 0 && !is_whole => {
-                    self.set(number, Held { kinds: MIXED, tied: 0 });
+                _ if held.kinds != 0 && register.size() < 4 => {
+                    let written = if is_high(register) { 0 } else { register.size() as u8 };
+                    self.set(number, Held { kinds: MIXED, tied: 0, low: held.low.max(written) });
                 }
                 _ => self.set(number, Held::default()),
             }
@@ -246,7 +261,9 @@ fn flags_replaced(instruction: &Instruction) -> u32 {
         Mnemonic::Rcl,
         Mnemonic::Rcr,
     ];
-    let may_leave = is_repeated || shifts.contains(&instruction.mnemonic());
+    let last = instruction.op_count().saturating_sub(1);
+    let is_constant = instruction.try_immediate(last).is_ok_and(|count| count & 0x1f != 0);
+    let may_leave = is_repeated || shifts.contains(&instruction.mnemonic()) && !is_constant;
     if may_leave { 0 } else { instruction.rflags_modified() }
 }
 

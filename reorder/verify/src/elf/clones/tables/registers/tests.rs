@@ -88,6 +88,17 @@ fn overwritten_registers_are_those_of_the_original() {
     // Half of the register: mov $5, %dl; then mov %rdx, %rax is a mixture, which nothing may use.
     let (is_allowed, mut after) = run(&[0xb2, 5]);
     assert!(is_allowed && !after.are_originals() && !apply_all(&mut after, &READ));
+    // setne %dl, then movzbl %dl, %eax; add %dl, %al; movzwl %dx, %eax; mov %dh, %al; mov %edx, %eax.
+    let (is_allowed, lowest) = run(&[0x0f, 0x95, 0xc2]);
+    assert!(is_allowed && lowest == lowest.joined(&Registers::default()));
+    let allows = |code: &[u8]| apply_all(&mut { lowest }, code);
+    assert!(allows(&[0x0f, 0xb6, 0xc2]) && allows(&[0x00, 0xd0]));
+    assert!(!allows(&[0x0f, 0xb7, 0xc2]) && !allows(&[0x88, 0xf0]) && !allows(&[0x89, 0xd0]));
+    // or %al, %dl leaves the rest.
+    assert!(allows(&[0x08, 0xc2]) && !allows(&[0x08, 0xc2, 0x89, 0xd0]));
+    let (_, mut whole) = run(&[]);
+    assert!(!apply_all(&mut whole.joined(&lowest), &[0x0f, 0xb6, 0xc2]));
+    assert!(!apply_all(&mut whole, &[0x08, 0xc2]), "or %al, %dl");
 }
 
 #[test]
@@ -96,7 +107,10 @@ fn flags_of_a_sum_are_not_used() {
     let sum = [&READ[..], &ADD].concat();
     assert!(!run(&[&sum[..], &[0x74, 0]].concat()).0);
     assert!(run(&[&sum[..], &[0x85, 0xc9, 0x74, 0]].concat()).0);
-    // shl %cl, %esi may leave them.
+    // shl $2, %esi replaces them.
+    assert!(run(&[&sum[..], &[0xc1, 0xe6, 2, 0x74, 0]].concat()).0);
+    // shl %cl, %esi and shl $0, %esi may leave them.
+    assert!(!run(&[&sum[..], &[0xc1, 0xe6, 0, 0x74, 0]].concat()).0);
     assert!(!run(&[&sum[..], &[0xd3, 0xe6, 0x74, 0]].concat()).0);
 }
 
