@@ -150,7 +150,10 @@ mod tests {
             ("link it again".into(), "link it again"),
             (Hint::companions("give both", files), "give both: --companion PROGRAM --companion FIRST.so"),
             (sampled, "record a run: reorder record -o traces -- PROGRAM ARGUMENTS; or build it with ranks"),
-            (Hint::LeaveOutCopies { otherwise: Some("strip it") }, "strip it, or leave out --clone or --layout"),
+            (
+                Hint::LeaveOutCopies { otherwise: Some("strip it") },
+                "strip it, or leave out --clone or --layout",
+            ),
             (
                 Hint::OtherSystem { processor: Some("AArch64"), purpose: RunPurpose::Check },
                 "check it on AArch64 with a reorder built for it, or leave out --check, and compare both where they run",

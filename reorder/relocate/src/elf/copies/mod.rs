@@ -339,8 +339,7 @@ impl<'run> Image<'run> {
         }
         for table in &copies.tables {
             output.resize(at(table.start) as usize, filler(file.processor));
-            output
-                .extend(copies.table_bytes(table).ok_or_else(no_addresses_left)?);
+            output.extend(copies.table_bytes(table).ok_or_else(no_addresses_left)?);
         }
         let size = output.len() as u64 - self.offset;
         let copied = Placed { offset: self.offset, address: self.address, size };
