@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use layout_algos::score::Span;
 
 use super::spans;
+use crate::memory::MemoryModel;
 use reorder_base::address::Address;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_trace::{ExecutedBlock, ExecutedBlocks, ResolvedTrace};
@@ -17,8 +18,10 @@ use reorder_verify::AddressMoves;
 pub struct Touched {
     /// In the image of the trace.
     pub old: Vec<Span>,
-    /// In the new image, where there is one. A block that is in several copies has several spans.
+    /// In the new image, where there is one. Code that is in several copies has several spans.
     pub new: Option<Vec<Span>>,
+    /// Parallel to `old`: how many spans of `new` come up to and with it; empty without `new`.
+    new_counts: Vec<usize>,
     /// Nanoseconds since the start of the run, parallel to `old`; empty where they are unknown.
     pub nanoseconds: Vec<u64>,
     /// Some functions are known by their blocks.
@@ -41,9 +44,27 @@ impl Touched {
             Some(blocks) => blocks.iter().map(|block| block_span(functions, block)).collect(),
             None => spans(functions, trace),
         };
-        let new = moves.map(|moves| old.iter().flat_map(|span| placed(*span, moves)).collect());
+        let mut new_counts = Vec::new();
+        let new = moves.map(|moves| {
+            let mut new = Vec::with_capacity(old.len());
+            for span in &old {
+                new.extend(placed(*span, moves));
+                new_counts.push(new.len());
+            }
+            new
+        });
         let nanoseconds = times.unwrap_or(&trace.nanoseconds).clone();
-        Self { old, new, nanoseconds, is_by_block: blocks.is_some() }
+        Self { old, new, new_counts, nanoseconds, is_by_block: blocks.is_some() }
+    }
+
+    /// Faults of the new image under `model` after each span of `old`.
+    #[must_use]
+    pub fn new_faults_after_each(&self, model: &MemoryModel) -> Option<Vec<u64>> {
+        let curve = model.model.faults(self.new.as_ref()?.iter().copied());
+        let after = |count: &usize| {
+            count.checked_sub(1).and_then(|last| curve.after_each().get(last)).copied().unwrap_or(0)
+        };
+        Some(self.new_counts.iter().map(after).collect())
     }
 }
 
