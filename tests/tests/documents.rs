@@ -168,6 +168,7 @@ const TABLE: &[(&str, Way)] = &[
             ("0x41a0", "0x$(nm program | awk '$3 == \"main\" { print $1 }')"),
         ]),
     ),
+    ("reorder record --blocks -o traces -- ./program --first-screen", Run("", &[])),
     ("reorder record -o traces/status -- ./program status", Run("", &[])),
     (
         "reorder report ./program program.fast -t traces -o report.html",

@@ -81,8 +81,8 @@ fn start(event: &Event) -> u64 {
     }
 }
 
-/// Where the instructions of `range` begin that the emulator translated: it translates up to the next branch what it is about to
-/// execute.
+/// Where the instructions of `range` begin that the emulator translated: it translates up to the next branch what it is
+/// about to execute.
 fn emulated(program: &Program, arguments: &[&str], ranges: &[(u64, u64)]) -> BTreeSet<u64> {
     let log = program.directory.path().join("log");
     let mut emulator = Command::new("qemu-x86_64");

@@ -116,6 +116,7 @@ fn a_handler_of_sigtrap_works_as_ever() {
     // handler away meanwhile. Each run is a different race.
     let program = compile(SOURCE, &["-pthread", "-static"]);
     assert_same(&program.path, &whats, &[]);
+    assert_same(&program.path, &whats, &["--blocks"]);
     (0..20).for_each(|_| assert_same(&program.path, &["threads"], &[]));
 }
 

@@ -50,8 +50,8 @@ pub struct RecordArguments {
     /// Also trace all libraries that the program loads at startup
     #[arg(long, requires = "command")]
     libraries: bool,
-    /// Also record which basic blocks of the functions run, for layouts below the function; slower, because the program stops
-    /// once in each basic block instead of once in each function
+    /// Also record which basic blocks of the functions run, for layouts below the function; slower, because the program
+    /// stops once in each basic block instead of once in each function
     #[arg(long)]
     blocks: bool,
     /// Let the program block or ignore SIGTRAP, which breakpoints use; slower, because it stops at each system call.

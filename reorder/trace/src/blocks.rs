@@ -29,8 +29,8 @@ pub struct RecordedBlock {
     pub nanoseconds: u64,
 }
 
-/// The first eight bytes of the SHA-256 of a function's bytes, in which all fields are zero that state addresses outside of the
-/// function ([`Outline::masked`]). So functions that did not change have the same digest in another build.
+/// The first eight bytes of the SHA-256 of a function's bytes, in which all fields are zero that state addresses outside
+/// of the function ([`Outline::masked`]). So functions that did not change have the same digest in another build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CodeDigest(pub u64);
 

@@ -3,12 +3,28 @@
 //! A table in an unknown form is reported as such. Source: Itanium C++ ABI, "Exception Handling Tables", and the tables that
 //! GCC and LLVM write.
 
+use std::ops::Range;
+
 use crate::bytes::{displacement_at, u32_at};
 use crate::elf::unwind_walk::{OMITTED, unsigned_leb128};
 
-/// Adds the landing pads of the function at `start` to `pads`; `None` when its table has an unknown form or more call sites
-/// than the `budget`.
-pub(crate) fn read_table(table: &[u8], start: u64, budget: &mut usize, pads: &mut Vec<u64>) -> Option<()> {
+/// Code whose exceptions one landing pad catches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CallSite {
+    /// The code: an exception leaves a call in it.
+    pub(crate) code: Range<u64>,
+    /// Where control goes then.
+    pub(crate) pad: u64,
+}
+
+/// Adds the call sites of the function at `start` that have a landing pad to `sites`; `None` when its table has an unknown
+/// form or more call sites than the `budget`.
+pub(crate) fn read_table(
+    table: &[u8],
+    start: u64,
+    budget: &mut usize,
+    sites: &mut Vec<CallSite>,
+) -> Option<()> {
     let mut cursor = 1;
     if *table.first()? != OMITTED {
         return None;
@@ -21,15 +37,16 @@ pub(crate) fn read_table(table: &[u8], start: u64, budget: &mut usize, pads: &mu
     let encoding = *table.get(cursor)?;
     cursor += 1;
     let size = usize::try_from(unsigned_leb128(table, &mut cursor)?).ok()?;
-    let sites = table.get(..cursor.checked_add(size)?)?;
-    while cursor < sites.len() {
+    let bytes = table.get(..cursor.checked_add(size)?)?;
+    while cursor < bytes.len() {
         *budget = budget.checked_sub(1)?;
-        number(sites, &mut cursor, encoding)?;
-        number(sites, &mut cursor, encoding)?;
-        let pad = number(sites, &mut cursor, encoding)?;
-        unsigned_leb128(sites, &mut cursor)?;
+        let first = start.wrapping_add(number(bytes, &mut cursor, encoding)?);
+        let length = number(bytes, &mut cursor, encoding)?;
+        let pad = number(bytes, &mut cursor, encoding)?;
+        unsigned_leb128(bytes, &mut cursor)?;
         if pad != 0 {
-            pads.push(start.wrapping_add(pad));
+            let code = first..first.saturating_add(length);
+            sites.push(CallSite { code, pad: start.wrapping_add(pad) });
         }
     }
     Some(())
@@ -57,9 +74,9 @@ mod tests {
     fn pads_count_from_the_start_of_their_function() {
         // Two call sites, the second without a pad; then one action.
         let table = [0xff, 0xff, 0x01, 8, 4, 4, 0x40, 1, 0x20, 4, 0, 0, 1, 0];
-        let mut pads = Vec::new();
-        assert_eq!(read_table(&table, START, &mut 10, &mut pads), Some(()));
-        assert_eq!(pads, [0x1040]);
+        let mut sites = Vec::new();
+        assert_eq!(read_table(&table, START, &mut 10, &mut sites), Some(()));
+        assert_eq!(sites, [CallSite { code: 0x1004..0x1008, pad: 0x1040 }]);
         // A base of its own, a table that runs past its end, and more sites than are worth reading.
         let based = [&[0x1b, 0, 0, 0, 0][..], &table[1..]].concat();
         assert_eq!(read_table(&based, START, &mut 10, &mut Vec::new()), None);
@@ -71,9 +88,9 @@ mod tests {
         /// Any bytes: an answer, and no more pads than bytes.
         #[test]
         fn hostile_tables_end(table in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
-            let mut pads = Vec::new();
-            let _ = read_table(&table, START, &mut 1000, &mut pads);
-            proptest::prop_assert!(pads.len() <= table.len());
+            let mut sites = Vec::new();
+            let _ = read_table(&table, START, &mut 1000, &mut sites);
+            proptest::prop_assert!(sites.len() <= table.len());
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The basic blocks of a function whose code is certain.
 //!
-//! Takes the bytes of one function; gives [`Outline`], or the reason why there is none. Guarantee: the instructions follow
-//! each other without a gap from the function's first byte to its last, every branch of the function that stays in it leads
-//! to one of them, and the function neither reads its own bytes nor takes the address of a place inside itself. So each block
-//! begins with the first byte of an instruction, and a breakpoint there changes no data of the function.
+//! Takes the bytes of one function; gives [`Outline`], or the reason why there is none. Guarantee: the instructions
+//! follow each other without a gap from the function's first byte to its last, every branch of the function that stays in
+//! it leads to one of them, and the function neither reads its own bytes nor takes the address of a place inside itself.
+//! So each block begins with the first byte of an instruction, and a breakpoint there changes no data of the function.
 //!
 //! A basic block here ends where control may leave it other than by a call: calls nearly always return.
 

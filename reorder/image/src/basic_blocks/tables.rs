@@ -1,7 +1,7 @@
 //! Where a jump table would lead, if one is there.
 //!
-//! No proof: a word that is taken for an entry by mistake gives a block that begins at some instruction of the function, which
-//! does no harm.
+//! No proof: a word that is taken for an entry by mistake gives a block that begins at some instruction of the function,
+//! which does no harm.
 
 use std::ops::Range;
 
@@ -17,9 +17,9 @@ pub(super) enum Table {
     Addresses(Address),
 }
 
-/// The instructions of the function at `range` that `table` leads to, as offsets. It ends before the first entry that leads to
-/// no code or into the middle of an instruction, and when no entries are left of the
-/// `budget`, which bounds the work for hostile files.
+/// The instructions of the function at `range` that `table` leads to, as offsets. It ends before the first entry that
+/// leads to no code or into the middle of an instruction, and when no entries are left of the `budget`, which bounds the
+/// work for hostile files.
 pub(super) fn targets(
     loaded: &LoadedBytes,
     file: &[u8],

@@ -179,8 +179,8 @@ fn addresses(starts: &[FunctionStart]) -> impl Iterator<Item = Address> {
     starts.iter().map(|start| start.address)
 }
 
-/// Ranges of whole pages, cut off at the ends of `range`, that together hold all of `places`, which lie in it and ascend, and no
-/// page without one.
+/// Ranges of whole pages, cut off at the ends of `range`, that together hold all of `places`, which lie in it and ascend,
+/// and no page without one.
 fn pieces(places: impl Iterator<Item = Address>, range: &Range<Address>) -> Vec<Range<Address>> {
     let mut pieces: Vec<Range<Address>> = Vec::new();
     for place in places {

@@ -1,7 +1,7 @@
 //! Where breakpoints for basic blocks may be placed in an image's functions.
 //!
-//! A function is read when it is first executed. Guarantee: each place is the first byte of an instruction of a function whose
-//! code is certain ([`reorder_image::basic_blocks`]) and that shares no byte with another function.
+//! A function is read when it is first executed. Guarantee: each place is the first byte of an instruction of a function
+//! whose code is certain ([`reorder_image::basic_blocks`]) and that shares no byte with another function.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,11 +1,11 @@
 //! The recorder: first-execution order of an unmodified program, by one-shot breakpoints.
 //!
 //! In: a program and its arguments. Out: one [`Trace`] for each run, each `exec` and each traced image. Every proven
-//! function start gets a breakpoint before the dynamic loader runs; the first thread that arrives removes it. A
-//! function costs one stop when it is first executed and no time afterwards. Where basic blocks are recorded, those of a function
+//! function start gets a breakpoint before the dynamic loader runs; the first thread that arrives removes it. A function
+//! costs one stop when it is first executed and no time afterwards. Where basic blocks are recorded, those of a function
 //! get breakpoints at that stop (`plant.rs`).
 //!
-//! What a program can notice: its own code in memory holds breakpoints in functions not yet executed; and, unless the
+//! What a program can notice: its own code in memory holds breakpoints where it was not executed yet; and, unless the
 //! request says otherwise, a SIGTRAP that it blocks or ignores is unblocked and no longer ignored when a breakpoint is hit,
 //! as under any debugger. A handler of SIGTRAP works as ever (`own_traps.rs`).
 

@@ -1,7 +1,7 @@
 //! Plants the breakpoints of one function's basic blocks when it is first executed.
 //!
-//! Other threads may be executing the function meanwhile, because jumps may lead into its middle: only breakpoints change, and
-//! each begins where an instruction does.
+//! Other threads may be executing the function meanwhile, because jumps may lead into its middle: only breakpoints
+//! change, and each begins where an instruction does.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,9 +22,9 @@ enum Planted {
 }
 
 impl AddressSpace {
-    /// After a breakpoint of ours was hit: notes the blocks that control is sure to reach from there, and plants breakpoints at
-    /// all others of the function, if that was not done before. Gives how many more blocks were executed for the first time;
-    /// `None` in a function that counts as a whole.
+    /// After a breakpoint of ours was hit: notes the blocks that control is sure to reach from there, and plants
+    /// breakpoints at all others of the function, if that was not done before. Gives how many more blocks were executed
+    /// for the first time; `None` in a function that counts as a whole.
     ///
     /// # Errors
     /// When the system refuses.
@@ -57,8 +57,8 @@ impl AddressSpace {
         Ok(Some(passed.len() as u64))
     }
 
-    /// Plants breakpoints at all basic blocks of a function, and at those of other functions that its jumps lead to, unless they
-    /// have been executed.
+    /// Plants breakpoints at all basic blocks of a function, and at those of other functions that its jumps lead to,
+    /// unless they have been executed.
     fn plant_blocks(&mut self, image: &mut TracedImage, index: usize, start: usize) -> io::Result<()> {
         let Some(code) = image.known_code(start) else { return Ok(()) };
         let mut wanted = BTreeMap::from([(start, code.places().to_vec())]);

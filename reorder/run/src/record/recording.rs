@@ -85,8 +85,8 @@ impl Recording {
         });
     }
 
-    /// A member reached a place of an image for the first time, or again. A function whose middle is reached first is executed
-    /// then.
+    /// A member reached a place of an image for the first time, or again. A function whose middle is reached first is
+    /// executed then.
     pub(super) fn hit(&mut self, image: usize, place: Place) -> First {
         let Some(Some(recording)) = self.images.get_mut(image) else {
             return First { of_function: false, of_place: false };

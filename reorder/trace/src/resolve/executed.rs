@@ -1,7 +1,8 @@
 //! Which basic blocks of an image ran, in order.
 //!
-//! Takes resolved traces and the image that they were resolved for. Guarantee: each block lies in its function, and begins and
-//! ends where instructions of it do, whatever the trace says; a function for which this cannot be shown is given whole.
+//! Takes resolved traces and the image that they were resolved for. Guarantee: each block lies in its function, and
+//! begins and ends where instructions of it do, whatever the trace says; a function for which this cannot be shown is
+//! given whole.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -27,8 +28,8 @@ pub struct ExecutedBlock {
 /// The executed blocks of some traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutedBlocks {
-    /// Parallel to the given traces: blocks in order of first execution, each once. A function that is given whole is one block
-    /// of all its bytes; otherwise its blocks do not overlap.
+    /// Parallel to the given traces: blocks in order of first execution, each once. A function that is given whole is one
+    /// block of all its bytes; otherwise its blocks do not overlap.
     pub traces: Vec<Vec<ExecutedBlock>>,
     /// Parallel to the blocks: nanoseconds since the start of the run, 0 where the trace has no times.
     pub nanoseconds: Vec<Vec<u64>>,
@@ -86,8 +87,8 @@ impl WholeReason {
 
 /// The executed blocks of `traces`, which were resolved for the functions of `file`, in order of first execution.
 ///
-/// Each function of a trace is in the result of that trace, by its blocks or whole. A function that is given whole has the place
-/// of its first execution.
+/// Each function of a trace is in the result of that trace, by its blocks or whole. A function that is given whole has
+/// the place of its first execution.
 pub fn executed_blocks(
     traces: &[ResolvedTrace],
     file: &ElfFile<'_>,
@@ -157,8 +158,11 @@ impl KnownCode<'_, '_> {
         let (file, loaded, is_apart) = (self.file, &self.loaded, &self.is_apart);
         let known = self.outlines.entry(function).or_insert_with(|| {
             is_apart.get(function.0 as usize).filter(|is_apart| **is_apart)?;
-            let found = outline(loaded, file.bytes, range.start..range.end).ok()?;
-            Some((CodeDigest::of(&found), found))
+            let mut found = outline(loaded, file.bytes, range.start..range.end).ok()?;
+            let digest = CodeDigest::of(&found);
+            // Not needed any more, and as large as the code.
+            found.masked = Vec::new();
+            Some((digest, found))
         });
         let (digest, outline) = known.as_ref().ok_or(WholeReason::NotUnderstood)?;
         let mut ranges = BTreeSet::new();

@@ -47,8 +47,8 @@ pub struct ResolvedTrace {
     /// Time since the program's start, parallel to `functions`, never decreasing; where an event has no time, the
     /// time of the event before, at first zero. Empty where no event of the trace has a time.
     pub nanoseconds: Vec<u64>,
-    /// The basic blocks that ran, parallel to `functions` and as the trace has them: whether they are blocks of this image is
-    /// for [`executed_blocks`] to say. Empty where the trace has blocks of no function.
+    /// The basic blocks that ran, parallel to `functions` and as the trace has them: whether they are blocks of this
+    /// image is for [`executed_blocks`] to say. Empty where the trace has blocks of no function.
     pub blocks: Vec<Option<Arc<RecordedBlocks>>>,
 }
 

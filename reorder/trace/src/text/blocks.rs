@@ -20,8 +20,8 @@ pub(super) fn write(text: &mut String, recorded: Option<&RecordedBlocks>) {
     text.push('\n');
 }
 
-/// Reads the rest of such a line into the last event of `trace`. `None` when it cannot be read, or no event without blocks is
-/// before it.
+/// Reads the rest of such a line into the last event of `trace`. `None` when it cannot be read, or no event without
+/// blocks is before it.
 pub(super) fn read(words: &[u8], trace: &mut Trace) -> Option<()> {
     let event = trace.events.last_mut().filter(|event| event.blocks.is_none())?;
     event.blocks = Some(Arc::new(recorded(words)?));

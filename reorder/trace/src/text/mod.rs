@@ -29,11 +29,12 @@
 //!   the program was executed, address as stated in the image (hexadecimal), size in bytes, name; and, where the
 //!   trace comes from a format that has them, how often the function ran, and a clock without a unit. `-` stands for
 //!   what is not known; an address or a name must be there.
-//! * A line that begins with `#+` belongs to the event before it: the basic blocks of that function that ran, in order of first
-//!   execution. Each is its distance from the function's start (hexadecimal), `+`, its size in bytes, `@`, nanoseconds since the
-//!   program was executed. The word before them tells which code they are blocks of ([`CodeDigest`](crate::CodeDigest)): in a
-//!   function with another digest they mean nothing. `blocks` is how many the trace has. A function without such a line ran, but
-//!   which of its blocks is not known. Readers that know no blocks take these lines for comments.
+//! * A line that begins with `#+` belongs to the event before it: the basic blocks of that function that ran, in order of
+//!   first execution. Each is its distance from the function's start (hexadecimal), `+`, its size in bytes, `@`,
+//!   nanoseconds since the program was executed. The word before them tells which code they are blocks of
+//!   ([`CodeDigest`](crate::CodeDigest)): in a function with another digest they mean nothing. `blocks` is how many the
+//!   trace has. A function without such a line ran, but which of its blocks is not known. Readers that know no blocks
+//!   take these lines for comments.
 //! * Instead of a function's first address, `inside:0x…` is some address in it, `runtime:0x…` one in the process,
 //!   `md5:0x…` the start of its name's MD5 and `gcc:0x…` GCC's profile id.
 //! * `identity` (32 hexadecimal digits) and `sample` (capacity, seed, threshold or `-`, and `command` where traces were

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::unwind_walk::{OMITTED, UnwindEntries, UnwindEntry};
 use super::view::ElfView;
-use crate::exception_table::read_table;
+use crate::exception_table::{CallSite, read_table};
 use crate::processor::Processor;
 use reorder_base::address::Address;
 
@@ -28,10 +28,12 @@ impl LandingPads {
         let mut budget = image.bytes.len();
         for entry in section.into_iter().flat_map(UnwindEntries::of).map_while(Result::ok) {
             let Some(table) = entry.exception_table else { continue };
+            let mut sites = Vec::new();
             let known = image
                 .section_at(table)
                 .and_then(|section| section.bytes.get((table - section.address) as usize..))
-                .and_then(|bytes| read_table(bytes, entry.start, &mut budget, &mut found.pads));
+                .and_then(|bytes| read_table(bytes, entry.start, &mut budget, &mut sites));
+            found.pads.extend(sites.iter().map(|site| site.pad));
             if known.is_none() {
                 found.unknown.push(entry.start..entry.start.saturating_add(entry.size));
             }
@@ -53,8 +55,8 @@ impl LandingPads {
 
 /// Where the exceptions of one function are caught.
 pub(crate) enum TablePads {
-    /// Addresses of pads that the table states relative to the function's start.
-    FromStart(Vec<u64>),
+    /// The call sites with pads, which the table states relative to the function's start.
+    FromStart(Vec<CallSite>),
     /// The table states its pads relative to a base of its own.
     FromBase,
 }
@@ -72,6 +74,6 @@ pub(crate) fn pads_of(
     if *bytes.first()? != OMITTED {
         return Some(TablePads::FromBase);
     }
-    let mut pads = Vec::new();
-    read_table(bytes, entry.start, budget, &mut pads).map(|()| TablePads::FromStart(pads))
+    let mut sites = Vec::new();
+    read_table(bytes, entry.start, budget, &mut sites).map(|()| TablePads::FromStart(sites))
 }

@@ -40,7 +40,9 @@ fn landing_pads(image: &MachView<'_>, pads: &mut Vec<u64>) {
         let bytes = image.section_at(table).and_then(|section| {
             section.bytes.get(usize::try_from(table.wrapping_sub(section.address)).ok()?..)
         });
-        let known = bytes.and_then(|bytes| read_table(bytes, start, &mut budget, pads));
+        let mut sites = Vec::new();
+        let known = bytes.and_then(|bytes| read_table(bytes, start, &mut budget, &mut sites));
+        pads.extend(sites.iter().map(|site| site.pad));
         if known.is_none() && budget == 0 {
             break;
         }

@@ -201,7 +201,9 @@ impl<'data> Analysis<'data> {
         findings.extend(entry_prefix::check_prefixes(&code, &partition));
         findings.extend(stub_arrays::check_stub_arrays(&code, &partition));
         findings.extend(segment_starts::check_segment_starts(file, &code, &partition));
-        let bases = relative_pointers::Bases { named: &data_references, far: &far_references };
+        let mut far = relative_pointers::literal_bases(file);
+        far.extend(&far_references);
+        let bases = relative_pointers::Bases { named: &data_references, far: &far };
         findings.extend(relative_pointers::check_relative_pointers(file, &code, &partition, &tables, bases));
         findings.extend(relative_words::check_relative_words(
             &partition,

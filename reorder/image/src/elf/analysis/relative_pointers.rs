@@ -15,6 +15,7 @@ use crate::elf::file::ElfFile;
 use crate::elf::section::Section;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 
 /// Entries of an unrolled loop that may be named before one, and how far before.
 const MAX_UNROLLED: usize = 64;
@@ -114,6 +115,24 @@ pub fn check_relative_pointers(
         .collect();
     hits.into_iter().for_each(|(place, block)| pin(block, place));
     findings
+}
+
+/// Addresses of data that literal pools of AArch64 code hold, sorted: in the large code model tables are named only there. Any
+/// two words of code that look like such an address count, so tables may be among the addresses, and most may be none.
+pub fn literal_bases(file: &ElfFile<'_>) -> Vec<Address> {
+    if file.processor != Processor::Aarch64 {
+        return Vec::new();
+    }
+    let data: Vec<&Section<'_>> = file.sections.iter().filter(|section| may_hold_words(section)).collect();
+    let code = file.sections.iter().filter(|section| section.is_loaded() && section.is_executable());
+    let mut found: Vec<Address> = code
+        .flat_map(|section| file.section_bytes(section).windows(8).step_by(4))
+        .filter_map(|word| Some(Address(u64::from_le_bytes(word.try_into().ok()?))))
+        .filter(|address| data.iter().any(|section| section.contains(*address)))
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 /// The block that starts, or has a function that starts, at `base` plus the distance in `word`.

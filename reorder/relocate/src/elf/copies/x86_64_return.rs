@@ -1,7 +1,7 @@
 //! What x86-64 functions do with the address that they return to.
 //! Source: System V ABI AMD64, "The Stack Frame".
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
@@ -10,7 +10,8 @@ use reorder_image::decode::x86_64::CALL_CLOBBERED;
 /// Where values are on the stack, by the register that counts and the distance from what it points to.
 type Slot = (Register, u64);
 
-/// What holds the return address, instruction by instruction.
+/// What holds the return address before an instruction.
+#[derive(Clone)]
 struct Holders {
     /// How far the stack pointer is below the return address, while that is known.
     depth: Option<i64>,
@@ -19,26 +20,69 @@ struct Holders {
     slots: BTreeSet<Slot>,
 }
 
-/// Whether the function at the start of `bytes` adds to the address, compares it or reads what it points to.
+/// Whether the function at the start of `bytes` adds to the address, compares it or reads what it points to. Followed are all
+/// branches that lead forwards.
 pub(super) fn computes_with_return_address(bytes: &[u8]) -> bool {
-    let mut decoder = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
-    let mut holders =
+    let first =
         Holders { depth: Some(0), has_frame: false, registers: BTreeSet::new(), slots: BTreeSet::new() };
+    let mut waiting = BTreeMap::from([(0, first)]);
+    // Ends: places only ascend.
+    while let Some((place, holders)) = waiting.pop_first() {
+        if run(bytes, place, holders, &mut waiting) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Follows code from `place` to its end, or to where something else is `waiting`; true when it computes with the address.
+fn run(bytes: &[u8], place: usize, mut holders: Holders, waiting: &mut BTreeMap<usize, Holders>) -> bool {
+    let code = bytes.get(place..).unwrap_or_default();
+    let mut decoder = Decoder::with_ip(64, code, place as u64, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
-        if instruction.is_invalid() || holders.step(&instruction) {
-            return !instruction.is_invalid();
+        if instruction.is_invalid() {
+            return false;
         }
-        let ends = matches!(
-            instruction.flow_control(),
-            FlowControl::Return | FlowControl::IndirectBranch | FlowControl::Exception
-        );
-        if ends {
+        if holders.step(&instruction) {
+            return true;
+        }
+        let next = instruction.next_ip() as usize;
+        let flow = instruction.flow_control();
+        if matches!(flow, FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch) {
+            let target = instruction.near_branch_target() as usize;
+            if (next..bytes.len()).contains(&target) {
+                wait(waiting, target, holders.clone());
+            }
+        }
+        if matches!(
+            flow,
+            FlowControl::UnconditionalBranch
+                | FlowControl::Return
+                | FlowControl::IndirectBranch
+                | FlowControl::Exception
+        ) {
+            return false;
+        }
+        if waiting.contains_key(&next) {
+            wait(waiting, next, holders);
             return false;
         }
     }
     false
+}
+
+/// What holds the address at `place` by one way or another.
+fn wait(waiting: &mut BTreeMap<usize, Holders>, place: usize, holders: Holders) {
+    let Some(known) = waiting.get_mut(&place) else {
+        waiting.insert(place, holders);
+        return;
+    };
+    known.depth = known.depth.filter(|depth| holders.depth == Some(*depth));
+    known.has_frame |= holders.has_frame;
+    known.registers.extend(holders.registers);
+    known.slots.extend(holders.slots);
 }
 
 impl Holders {
@@ -166,6 +210,13 @@ mod tests {
         ]));
         // sub rsp,-8; push rax; ret: the stack pointer above where it was.
         assert!(!computes_with_return_address(&[0x48, 0x83, 0xec, 0xf8, 0x50, 0xc3]));
+        // test edi,edi; je +7; inc eax; jmp far ahead; mov rax,[rsp+8] in the next function; inc rax; ret.
+        assert!(!computes_with_return_address(&[
+            0x85, 0xff, 0x74, 7, 0xff, 0xc0, 0xe9, 0, 1, 0, 0, 0xc3, 0x48, 0x8b, 4, 0x24, 0x48, 0xff, 0xc0,
+            0xc3
+        ]));
+        // je +1; ret; mov rax,[rsp]; inc rax; ret: after a return that a branch passes.
+        assert!(computes_with_return_address(&[0x74, 1, 0xc3, 0x48, 0x8b, 4, 0x24, 0x48, 0xff, 0xc0, 0xc3]));
         // push rax; mov rax,[rsp]; inc rax; ret: another word.
         assert!(!computes_with_return_address(&[0x50, 0x48, 0x8b, 4, 0x24, 0x48, 0xff, 0xc0, 0xc3]));
     }

@@ -104,7 +104,9 @@ fn formed_x86_64(
 
 /// For every byte sequence that is an `LEA` relative to the instruction pointer: the address that it computes, and the place
 /// of its displacement.
-fn lea_targets<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'view {
+pub(super) fn lea_targets<'view>(
+    section: &'view SectionView<'_>,
+) -> impl Iterator<Item = (u64, u64)> + 'view {
     section.bytes.windows(2).enumerate().filter_map(|(position, bytes)| {
         let is_lea = bytes[0] == 0x8d && bytes[1] & 0xc7 == 0x05;
         let distance = is_lea.then(|| displacement_at(section.bytes, position + 2))??;

@@ -1,11 +1,12 @@
 //! The copies of an image: what each address in them is a copy of, and what may lead there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::claimed::check_places;
 use super::pairing::InstructionMap;
-use super::record::{Copied, Listed, Record};
+use super::record::{Copied, CopiedTable, Listed, Record};
+use super::tables::check_table_places;
 use crate::elf::view::{ElfView, SectionView};
 use crate::moves::AddressMoves;
 use crate::report::Difference;
@@ -19,6 +20,10 @@ pub(super) struct Copies<'a> {
     pub(super) section: &'a SectionView<'a>,
     /// In the order of the copies.
     pub(super) by_copy: Vec<Copied>,
+    /// Copied jump tables, in the order of the copies.
+    pub(super) tables: Vec<CopiedTable>,
+    /// Originals of the instructions that form the address of a copied table, with the number of the table.
+    pub(super) formed_tables: BTreeMap<Address, usize>,
     /// The copied instructions, if the copies are of fragments.
     fragments: Option<InstructionMap>,
     /// Functions of which at least a part is copied: ascending and disjoint.
@@ -54,6 +59,7 @@ impl<'a> Copies<'a> {
             Listed::Functions => None,
             Listed::Fragments => Some(InstructionMap::of(old, section, &by_copy)?),
         };
+        let tables = check_table_places(old, section, (&record.tables, &by_copy))?;
         let homes = by_copy.iter().filter_map(|copied| functions.containing(copied.original));
         let mut copied_functions: Vec<Range<Address>> =
             homes.map(|range| range.old_start..range.old_end()).collect();
@@ -65,6 +71,8 @@ impl<'a> Copies<'a> {
             new,
             section,
             by_copy,
+            tables,
+            formed_tables: BTreeMap::new(),
             fragments,
             copied_functions,
             functions,
@@ -146,6 +154,17 @@ impl<'a> Copies<'a> {
             self.led.insert(address);
         }
         is_entry
+    }
+
+    /// Records that the copy of the instruction at `place` forms the address `found` instead of `address`; gives whether
+    /// these are a copied table and its original.
+    pub(super) fn forms_table(&mut self, place: Address, address: Address, found: NewAddress) -> bool {
+        let Ok(number) = self.tables.binary_search_by_key(&found, |table| table.copy) else { return false };
+        let is_table = self.tables[number].original == address;
+        if is_table {
+            self.formed_tables.insert(place, number);
+        }
+        is_table
     }
 
     /// Whether `target` lies inside the function at `place`, where no function starts.

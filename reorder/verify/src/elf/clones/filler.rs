@@ -12,11 +12,12 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::NewAddress;
 
-/// Checks the bytes of `segment` outside of the copies, the unwind tables and the exception tables.
+/// Checks the bytes of `segment` outside of the copies, their jump tables, the unwind tables and the exception tables.
 pub(super) fn check_filler(copies: &Copies<'_>, segment: &ProgramHeader, findings: &mut Findings) {
     let code = copies.section.address..copies.section.end();
     let mut explained: Vec<Range<u64>> =
         copies.by_copy.iter().map(|copied| copied.copy.0..copied.copy_end().0).collect();
+    explained.extend(copies.tables.iter().map(|table| table.copy.0..table.copy_end().0));
     for name in [&b".eh_frame"[..], b".eh_frame_hdr"] {
         let Some(section) = copies.new.section(name) else { continue };
         let size = match name {

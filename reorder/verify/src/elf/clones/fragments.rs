@@ -106,6 +106,7 @@ fn check_stated(
             used[island] = true;
             copies.leads_to(before, islands[island].target)
         }
+        (Use::Value, _) if copies.forms_table(at.original, before, after) => true,
         (usage, _) => leads_alike(copies, usage, before, after),
     };
     if is_same && !learns_place {

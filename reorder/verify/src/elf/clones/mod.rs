@@ -3,7 +3,8 @@
 //! ```text
 //! new bytes ─> record: the claim ─┬─> the file without copies ─> checked as any other image
 //!                                 ├─> of functions: each way into a copy ─> follow: instruction by instruction the original's
-//!                                 └─> of fragments: every byte of a copy ─> pairing, fragments: the same
+//!                                 ├─> of fragments: every byte of a copy ─> pairing, fragments: the same
+//!                                 └─> of jump tables: each entry; each use of the address ─> tables
 //! ```
 //!
 //! This module shares no code with the one that makes copies. The claim only says where to look.
@@ -25,6 +26,7 @@ mod restartable;
 mod rows;
 mod search_table;
 mod segments;
+mod tables;
 mod unwind;
 mod unwind_fragments;
 mod unwind_functions;
@@ -90,6 +92,7 @@ pub(super) fn check(
         Listed::Fragments => fragments::check_fragments(&mut copies, findings),
     };
     findings.checked(Check::Copies, "instructions", instructions);
+    tables::check_tables(&copies, &functions, findings);
     if record.listed == Listed::Fragments {
         filler::check_filler(&copies, &segment, findings);
     }

@@ -3,8 +3,9 @@
 //!
 //! Layout after the magic number, in little-endian numbers of eight bytes: length of the file without copies; count, and for
 //! each copy the original's address, the copy's address and the original's size, for fragments also the copy's size; for
-//! fragments the count of copied jump tables, which is zero; count, and for each run of changed bytes the file position, the
-//! length and the old bytes.
+//! fragments count, and for each copied jump table the original's address, the copy's address, the bytes of an entry, which
+//! are four, and the count of entries; count, and for each run of changed bytes the file position, the length and the old
+//! bytes.
 
 use std::ops::Range;
 
@@ -69,6 +70,34 @@ impl Copied {
     }
 }
 
+/// The places of a jump table and of its copy; both hold distances of four bytes from their own start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CopiedTable {
+    /// First address of the original.
+    pub(super) original: Address,
+    /// First address of the copy.
+    pub(super) copy: NewAddress,
+    /// Number of entries.
+    pub(super) count: u64,
+}
+
+impl CopiedTable {
+    /// Bytes of an entry.
+    pub(super) const ENTRY: u64 = 4;
+    /// Bytes of the description of a table.
+    const DESCRIPTION_SIZE: usize = 32;
+
+    /// Bytes of the table.
+    pub(super) fn size(&self) -> u64 {
+        self.count * Self::ENTRY
+    }
+
+    /// First address after the copy.
+    pub(super) fn copy_end(&self) -> NewAddress {
+        self.copy.plus(self.size())
+    }
+}
+
 /// The claim.
 #[derive(Debug)]
 pub(crate) struct Record<'data> {
@@ -78,6 +107,8 @@ pub(crate) struct Record<'data> {
     pub(super) listed: Listed,
     /// The copies.
     pub(super) copies: Vec<Copied>,
+    /// The copied jump tables.
+    pub(super) tables: Vec<CopiedTable>,
     /// Old bytes of the file without copies, by place.
     runs: Vec<(Range<usize>, &'data [u8])>,
 }
@@ -119,8 +150,16 @@ impl<'data> Record<'data> {
             original.checked_add(size).and(copy.checked_add(copy_size))?;
             copies.push(Copied { original: Address(original), copy: NewAddress(copy), size, copy_size });
         }
-        if listed == Listed::Fragments && number(&mut position)? != 0 {
-            return None;
+        let count = if listed == Listed::Fragments { number(&mut position)? } else { 0 };
+        let count = usize::try_from(count).ok();
+        let count = count.filter(|count| *count <= bytes.len() / CopiedTable::DESCRIPTION_SIZE)?;
+        let mut tables = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (original, copy) = (number(&mut position)?, number(&mut position)?);
+            let (entry, count) = (number(&mut position)?, number(&mut position)?);
+            let size = count.checked_mul(entry).filter(|_| entry == CopiedTable::ENTRY)?;
+            original.checked_add(size).and(copy.checked_add(size))?;
+            tables.push(CopiedTable { original: Address(original), copy: NewAddress(copy), count });
         }
         let mut runs = Vec::new();
         for _ in 0..number(&mut position)? {
@@ -131,7 +170,7 @@ impl<'data> Record<'data> {
             let end = start.checked_add(old.len()).filter(|end| *end <= length)?;
             runs.push((start..end, old));
         }
-        Some(Self { length, listed, copies, runs })
+        Some(Self { length, listed, copies, tables, runs })
     }
 
     /// Where the copies are, as claimed.
@@ -195,10 +234,22 @@ mod tests {
     }
 
     #[test]
+    fn tables_have_entries_of_four_bytes() {
+        let with_table = |entry, count| record(b"REORDCL2", &[0x80, 0, 1, 0x2000, 0x9000, entry, count, 0]);
+        let table = CopiedTable { original: Address(0x2000), copy: NewAddress(0x9000), count: 3 };
+        let tables = |bytes: &[u8]| parse(bytes).map(|record| record.tables);
+        assert_eq!(tables(&with_table(4, 3)), Some(vec![table]));
+        assert_eq!((table.size(), table.copy_end()), (12, NewAddress(0x900c)));
+        for (entry, count) in [(8, 3), (0, 3), (4, u64::MAX / 2), (4, u64::MAX / 4 - 0x800)] {
+            assert_eq!(tables(&with_table(entry, count)), None, "{count} entries of {entry} bytes");
+        }
+        let many = record(b"REORDCL2", &[0x80, 0, u64::MAX, 0x2000, 0x9000, 4, 3, 0]);
+        assert_eq!(tables(&many), None, "more tables than the record has bytes");
+    }
+
+    #[test]
     fn unknown_lists_are_refused() {
         assert!(parse(&record(b"REORDCL3", &[0x80, 0, 0, 0])).is_none());
-        let with_tables = record(b"REORDCL2", &[0x80, 0, 1, 0x2000, 0x9000, 4, 3, 0]);
-        assert!(parse(&with_tables).is_none(), "copied jump tables");
         assert!(parse(&record(b"REORDCL2", &[0x80, 1, u64::MAX, 0x8000, 6, 9, 0, 0])).is_none());
         assert!(parse(&record(b"REORDCL2", &[0x80, 1, 0x1000, u64::MAX - 7, 6, 9, 0, 0])).is_none());
     }

@@ -67,9 +67,9 @@ fn lead_to_pads(copies: &mut Copies<'_>, entry: &UnwindEntry, budget: &mut usize
     let Some(table) = entry.exception_table else { return };
     let original = copies.original(NewAddress(entry.start));
     let is_sound = match (original, pads_of(copies.new, table, entry, budget)) {
-        (Some(original), Some(TablePads::FromStart(pads))) => pads.iter().all(|pad| {
-            let distance = pad.wrapping_sub(entry.start);
-            distance < entry.size && copies.leads_to(original.plus(distance), NewAddress(*pad))
+        (Some(original), Some(TablePads::FromStart(sites))) => sites.iter().all(|site| {
+            let distance = site.pad.wrapping_sub(entry.start);
+            distance < entry.size && copies.leads_to(original.plus(distance), NewAddress(site.pad))
         }),
         (Some(_), Some(TablePads::FromBase)) => true,
         _ => false,

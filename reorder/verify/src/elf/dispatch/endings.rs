@@ -102,7 +102,7 @@ impl<'a> Endings<'a> {
     }
 
     /// Whether `instruction` is a call that never returns.
-    pub(super) fn is_last(&self, instruction: &Instruction) -> bool {
+    pub(crate) fn is_last(&self, instruction: &Instruction) -> bool {
         match instruction.flow_control() {
             FlowControl::Call => self.ends_within(instruction.near_branch_target(), MAX_DEPTH),
             FlowControl::IndirectCall => self.ends_through(instruction),

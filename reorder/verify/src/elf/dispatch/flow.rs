@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! start ─> block ─> block ─> computed jump ─> hub of its table ─> the places that its words lead to
-//!            └────── every call ─> hub of exceptions ─> landing pads
+//!            └────── calls of a call site ─> its landing pad
 //! ```
 //!
 //! A block starts with what is known on all ways that lead there; if there is only one way, with its latest values. Code
@@ -13,70 +13,43 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
 
+use super::catching::Catching;
 use super::condition::{learn, opposite};
-use super::endings::Endings;
 use super::formed::RegisterSet;
+use super::found::{Computed, Found, Surroundings};
 use super::hub::{Hub, MAX_CHANGES, Source};
-use super::kept_registers::KeptRegisters;
-use super::region::{Region, Thunks};
+use super::region::Region;
 use super::state::{Place, STACK_POINTER, State};
-use super::step::step;
+use super::step::{operand, push, step};
+use super::sums::counted;
 use super::targets::targets;
-use super::value::{Bounds, Symbol, Value, Word};
+use super::value::{Symbol, Value, Word};
 use crate::elf::view::ElfView;
-use reorder_base::address::Address;
+use crate::exception_table::CallSite;
 
 /// How often the analysis may visit an instruction, on average.
 const MAX_VISITS: usize = 64;
 
-/// A jump or call to an address plus a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Computed {
-    /// The instruction.
-    pub(crate) place: u64,
-    /// The address that the word is added to, and the word; `None` when they are unknown.
-    pub(crate) sum: Option<(u64, Word)>,
-    /// Possible values of the word's index.
-    pub(crate) index: Bounds,
-    pub(crate) is_call: bool,
-}
-
-/// Result of the analysis of a region.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
-    /// Computed jumps and calls in address order.
-    pub(crate) computed: Vec<Computed>,
-    /// Words of tables that the code reads, in the order of the instructions.
-    pub(crate) reads: Vec<Word>,
-    /// Whether the budget was enough for the whole region.
-    pub(crate) is_complete: bool,
-}
-
-/// What is known of the image around a region.
-#[derive(Clone, Copy)]
-pub(crate) struct Surroundings<'a> {
-    pub(crate) thunks: &'a Thunks,
-    pub(crate) endings: &'a Endings<'a>,
-    pub(crate) kept: &'a KeptRegisters<'a>,
-    /// Certain starts of tables, sorted: a table of unknown length ends at the next one.
-    pub(crate) starts: &'a [Address],
-}
-
-/// Analyses `region`; exceptions are caught at `pads`.
-pub(crate) fn analyse(region: &Region, image: &ElfView<'_>, around: Surroundings<'_>, pads: &[u64]) -> Found {
+/// Analyses `region`; `sites` say where exceptions are caught.
+pub(crate) fn analyse(
+    region: &Region,
+    image: &ElfView<'_>,
+    around: Surroundings<'_>,
+    sites: &[CallSite],
+) -> Found {
     let count = region.instructions.len();
+    let pads: Vec<u64> = sites.iter().map(|site| site.pad).collect();
     let mut flow = Flow {
         region,
         image,
         around,
-        pads: pads.iter().filter_map(|&pad| region.position(pad)).collect(),
+        catching: Catching::of(region, sites),
         states: vec![None; count],
-        is_leader: region.leaders(pads),
+        is_leader: region.leaders(&pads),
         is_reached: vec![false; count],
         denied: BTreeSet::new(),
         work: BTreeSet::new(),
         hubs: BTreeMap::new(),
-        unwinding: None,
         computed: BTreeMap::new(),
         reads: BTreeMap::new(),
         factory: InstructionInfoFactory::new(),
@@ -84,7 +57,7 @@ pub(crate) fn analyse(region: &Region, image: &ElfView<'_>, around: Surroundings
     let is_complete = flow.run(count.saturating_mul(MAX_VISITS).saturating_add(MAX_VISITS));
     Found {
         computed: flow.computed.into_values().collect(),
-        reads: flow.reads.into_values().collect(),
+        reads: flow.reads.into_values().flatten().collect(),
         is_complete,
     }
 }
@@ -97,7 +70,7 @@ struct Flow<'a> {
     region: &'a Region,
     image: &'a ElfView<'a>,
     around: Surroundings<'a>,
-    pads: Vec<usize>,
+    catching: Catching,
     /// What is known where a block starts.
     states: Vec<Option<Box<Hub>>>,
     is_leader: Vec<bool>,
@@ -106,9 +79,8 @@ struct Flow<'a> {
     denied: BTreeSet<usize>,
     work: BTreeSet<usize>,
     hubs: BTreeMap<(u64, u64), (usize, Option<Hub>)>,
-    unwinding: Option<Hub>,
     computed: BTreeMap<usize, Computed>,
-    reads: BTreeMap<usize, Word>,
+    reads: BTreeMap<usize, Vec<Word>>,
     factory: InstructionInfoFactory,
 }
 
@@ -121,6 +93,9 @@ impl Flow<'_> {
             if let Some(position) = self.region.position(address) {
                 self.arrive(position, &State::unknown(), Source::Several);
             }
+        }
+        for pad in self.catching.open.clone() {
+            self.arrive(pad, &State::unknown(), Source::Several);
         }
         let mut unreached = 0;
         loop {
@@ -258,14 +233,14 @@ impl Flow<'_> {
                 false
             }
             FlowControl::IndirectBranch => {
-                let value = self.operand(instruction, position, state);
+                let value = operand(state, instruction, position);
                 self.jump(instruction.ip(), position, value, state);
                 false
             }
             FlowControl::Call => {
                 let target = instruction.near_branch_target();
                 if let Some(number) = self.around.thunks.register(target) {
-                    self.call(instruction.ip(), position, state.register(number));
+                    self.call(instruction.ip(), position, state.register(number), state);
                 } else if self.region.position(target).is_some()
                     && self.region.starts().all(|start| start != target)
                 {
@@ -276,21 +251,21 @@ impl Flow<'_> {
                 } else {
                     self.around.kept.by(target)
                 };
-                self.return_from_call(state, kept);
+                self.return_from_call(instruction, state, kept);
                 // Whether the call returns matters only where another way leads to the instruction after it.
                 let next = self.region.instructions.get(position + 1);
                 let is_joined = self.is_leader.get(position + 1).is_some_and(|&is_leader| is_leader);
                 !(is_joined || next.is_some_and(is_padding)) || !self.around.endings.is_last(instruction)
             }
             FlowControl::IndirectCall => {
-                let value = self.operand(instruction, position, state);
-                self.call(instruction.ip(), position, value);
+                let value = operand(state, instruction, position);
+                self.call(instruction.ip(), position, value, state);
                 // `-mforce-indirect-call` calls known functions through a register.
                 // A callee may have changed what other code knows the place of.
                 let is_kept = instruction.op0_kind() == OpKind::Register || !state.is_frame_shared;
                 let target = value.as_constant().filter(|_| is_kept);
                 let kept = target.map_or(0, |target| self.around.kept.by(target));
-                self.return_from_call(state, kept);
+                self.return_from_call(instruction, state, kept);
                 let endings = self.around.endings;
                 let is_last = || {
                     endings.is_last(instruction)
@@ -309,67 +284,68 @@ impl Flow<'_> {
             FlowControl::Exception => false,
             FlowControl::Interrupt if instruction.mnemonic() == Mnemonic::Int3 => false,
             _ => {
-                if let Some(word) = step(state, instruction, position, &mut self.factory) {
-                    self.reads.insert(position, word);
+                let words = step(state, instruction, position, &mut self.factory);
+                if !words.is_empty() {
+                    self.reads.insert(position, words);
                 }
                 true
             }
         }
     }
 
-    /// The target of a jump or call through a register or memory.
-    fn operand(&mut self, instruction: &Instruction, position: usize, state: &mut State) -> Value {
-        super::step::operand(state, instruction, position)
-    }
-
     /// Follows a call to a place in the same function, as in a retpoline.
     fn push_and_arrive(&mut self, instruction: &Instruction, target: u64, state: &State) {
         let mut inside = state.clone();
-        super::step::push(&mut inside, instruction);
+        push(&mut inside, instruction);
         self.arrive_at(target, &inside, Source::Several);
     }
 
     /// Keeps, after a call, the registers that the convention preserves and the registers `kept`. A landing pad gets only
     /// the former.
-    fn return_from_call(&mut self, state: &mut State, kept: RegisterSet) {
-        let mut unwound = state.clone();
-        unwound.call(0);
-        state.call(kept);
-        if !self.pads.is_empty() && Hub::join(&mut self.unwinding, &unwound, self.region.instructions.len()) {
-            let hub = self.unwinding.as_ref().map(|hub| hub.state.clone()).unwrap_or_else(State::unknown);
-            for at in 0..self.pads.len() {
-                self.arrive(self.pads[at], &hub, Source::Several);
-            }
+    fn return_from_call(&mut self, call: &Instruction, state: &mut State, kept: RegisterSet) {
+        if let Some(pad) = self.catching.pad(call) {
+            let mut unwound = state.clone();
+            unwound.call(0);
+            self.arrive(pad, &unwound, Source::Several);
         }
+        state.call(kept);
     }
 
-    fn call(&mut self, place: u64, position: usize, value: Value) {
-        self.note(place, position, value, true);
+    fn call(&mut self, place: u64, position: usize, value: Value, state: &State) {
+        self.note(place, position, value, state, true);
     }
 
     fn jump(&mut self, place: u64, position: usize, value: Value, state: &State) {
-        self.note(place, position, value, false);
-        let Value::Sum { anchor, word } = value else { return };
-        // Names that a hub makes when it joins states belong to no block.
-        let number = self.region.instructions.len() + 1 + self.hubs.len();
-        let (number, hub) = self.hubs.entry((anchor, word.table)).or_insert((number, None));
-        if Hub::join(hub, state, *number) {
-            let state = hub.as_ref().map_or_else(State::unknown, |hub| hub.state.clone());
-            for target in targets(self.image, (anchor, word), self.around.starts) {
-                self.arrive_at(target, &state, Source::Several);
+        for (anchor, word) in self.note(place, position, value, state, false) {
+            // Names that a hub makes when it joins states belong to no block.
+            let number = self.region.instructions.len() + self.hubs.len();
+            let (number, hub) = self.hubs.entry((anchor, word.table)).or_insert((number, None));
+            if Hub::join(hub, state, *number) {
+                let state = hub.as_ref().map_or_else(State::unknown, |hub| hub.state.clone());
+                for target in targets(self.image, (anchor, word), self.around.starts) {
+                    self.arrive_at(target, &state, Source::Several);
+                }
             }
         }
     }
 
-    fn note(&mut self, place: u64, position: usize, value: Value, is_call: bool) {
-        let sum = match value {
-            Value::Sum { anchor, word } => Some((anchor, word)),
-            Value::PerhapsSum(_) => None,
-            _ => {
-                // If another way had a sum here, the value would be `PerhapsSum`.
-                return;
-            }
+    /// Records a jump or call to `value`; gives the sums that it may be.
+    fn note(
+        &mut self,
+        place: u64,
+        position: usize,
+        value: Value,
+        state: &State,
+        is_call: bool,
+    ) -> Vec<(u64, Word)> {
+        let sums = match value {
+            Value::Sum { base, anchor, word } => counted(state, base, anchor, word),
+            Value::PerhapsSum(_) => Vec::new(),
+            // If another way had a sum here, the value would be `PerhapsSum`.
+            _ => return Vec::new(),
         };
-        self.computed.insert(position, Computed { place, sum, index: value.index(), is_call });
+        let found = Computed { place, sums: sums.clone(), index: value.index(), is_call };
+        self.computed.insert(position, found);
+        sums
     }
 }

@@ -7,7 +7,7 @@ use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 use super::state::number_of;
 
 /// A bit for each of the sixteen registers, by its number.
-pub(super) type RegisterSet = u16;
+pub(crate) type RegisterSet = u16;
 
 /// Addresses that a sequence of instructions computed: for each register, the address of the instruction and the computed
 /// address.

@@ -1,23 +1,28 @@
 //! Joins the states of several ways to one place.
+//!
+//! Joins come to an end. Bounds that still change after some joins are dropped. Sets of addresses are not widened: each of
+//! the sixteen that one place makes can only gain addresses there, at most three times, or be dropped; then the register
+//! has a name without a set, and no later join gives that name a set again, because both sides must have one. Places in
+//! memory that share a name can only be split into smaller groups, and a place without a name never gets one again.
 
 use super::interval::{Interval, mask};
-use super::state::{Limit, REGISTERS, State};
+use super::shared_cells::shared;
+use super::state::{Limit, Place, REGISTERS, State};
 use super::value::{Bounds, Root, Symbol, Value};
 
-/// Roots from here on belong to joins, sixteen for each.
+/// Roots from here on belong to joins.
 const FIRST_JOINED_ROOT: u32 = 1 << 31;
+/// Names that places in memory share after a join.
+pub(super) const MAX_SHARED: usize = 16;
+/// Roots of one join: one for each register, then those of places in memory.
+const ROOTS_EACH: u32 = (REGISTERS + MAX_SHARED) as u32;
 
 impl State {
     /// Joins the state of another way to the block at `position`; gives whether less is known now. `widens` drops bounds
     /// that still change.
     pub(super) fn join(&mut self, other: &Self, position: usize, widens: bool) -> bool {
         let before = self.clone();
-        let first = FIRST_JOINED_ROOT.saturating_add((position as u32).saturating_mul(REGISTERS as u32));
-        // A value with the name of another register no longer equals that register's value if that one changes.
-        let is_other = |number: usize| before.registers[number] != other.registers[number];
-        for number in (0..REGISTERS).filter(|&number| is_other(number)) {
-            self.forget_copies(number, Root(first + number as u32));
-        }
+        let first = FIRST_JOINED_ROOT.saturating_add((position as u32).saturating_mul(ROOTS_EACH));
         self.limits.retain_mut(|limit| {
             let of_same =
                 |found: &&Limit| found.root == limit.root && found.interval.bits() == limit.interval.bits();
@@ -30,6 +35,16 @@ impl State {
             limit.is_compared &= found.is_compared;
             !hull.is_full()
         });
+        self.choices.retain_mut(|choice| {
+            let both = other.choice(choice.root).and_then(|found| choice.addresses.union(found));
+            both.map(|both| choice.addresses = both).is_some()
+        });
+        // A value with the name of another register no longer equals that register's value if that one changes. By now its
+        // bounds hold on both ways.
+        let is_other = |number: usize| before.registers[number] != other.registers[number];
+        for number in (0..REGISTERS).filter(|&number| is_other(number)) {
+            self.forget_copies(Root(first + number as u32), Some(number), &[]);
+        }
         for number in (0..REGISTERS).filter(|&number| is_other(number)) {
             let pair = (before.registers[number], other.registers[number]);
             self.registers[number] = match unlike(pair.0, pair.1) {
@@ -37,7 +52,17 @@ impl State {
                 None => self.joined((&before, pair.0), (other, pair.1), Root(first + number as u32), widens),
             };
         }
+        let named = shared((&before, other), first + REGISTERS as u32);
+        for group in &named {
+            self.forget_copies(group.root, None, &group.places);
+            let value = self.joined((&before, group.left), (other, group.right), group.root, widens);
+            let cells = self.cells.iter_mut().filter(|cell| group.places.contains(&cell.place));
+            cells.for_each(|cell| cell.value = value);
+        }
         self.cells.retain_mut(|cell| {
+            if named.iter().any(|group| group.places.contains(&cell.place)) {
+                return true;
+            }
             let (Some(left), Some(right)) = (before.load(cell.place), other.load(cell.place)) else {
                 return false;
             };
@@ -56,19 +81,20 @@ impl State {
         *self != before
     }
 
-    /// Removes the name from all holders except the register `number` itself.
-    fn forget_copies(&mut self, number: usize, root: Root) {
-        for at in (0..REGISTERS).filter(|&at| at != number) {
+    /// Removes a name from all holders except the register `number` and the cells at `places`.
+    fn forget_copies(&mut self, root: Root, number: Option<usize>, places: &[Place]) {
+        for at in (0..REGISTERS).filter(|&at| Some(at) != number) {
             if self.registers[at].root() == Some(root) {
                 self.registers[at] = self.without_name(self.registers[at]);
             }
         }
         for at in 0..self.cells.len() {
-            if self.cells[at].value.root() == Some(root) {
+            if self.cells[at].value.root() == Some(root) && !places.contains(&self.cells[at].place) {
                 self.cells[at].value = self.without_name(self.cells[at].value);
             }
         }
         self.cells.retain(|cell| cell.place.root != Some(root));
+        self.choices.retain(|choice| choice.root != root);
         if self
             .comparison
             .is_some_and(|it| [it.left, it.right].iter().any(|value| value.root() == Some(root)))
@@ -77,7 +103,7 @@ impl State {
         }
     }
 
-    /// Gives two numbers one name, with the bounds that hold for both, for each width.
+    /// Gives two numbers one name, with the bounds that hold for both, for each width, and the addresses of both.
     fn joined(
         &mut self,
         (left_state, left): (&Self, Value),
@@ -86,16 +112,22 @@ impl State {
         widens: bool,
     ) -> Value {
         self.limits.retain(|limit| limit.root != root);
+        let addresses = left_state.addresses(left).zip(right_state.addresses(right));
+        if let Some(both) = addresses.and_then(|(own, others)| own.union(others)) {
+            self.choose(root, both);
+        }
         for bits in [64, 32, 16, 8] {
             let of = |state: &Self, value: Value| state.bounds(truncated(value, bits));
             let (before, after) = (of(left_state, left), of(right_state, right));
             let hull = before.hull(after);
             let has_grown = (hull.least, hull.most) != (before.least, before.most);
-            let hull = match widens && has_grown {
-                false => hull,
-                // The upper half stays zero.
-                true if bits == 64 && hull.most <= mask(32) => Bounds::full(32),
-                true => continue,
+            let hull = if widens && has_grown {
+                // Upper bits that are zero stay zero.
+                let width = [8, 16, 32].into_iter().find(|&width| bits == 64 && hull.most <= mask(width));
+                let Some(width) = width else { continue };
+                Bounds::full(width)
+            } else {
+                hull
             };
             self.limit(root, Interval::new(hull.least, hull.most, bits), hull.is_compared);
         }
@@ -120,4 +152,81 @@ fn unlike(left: Value, right: Value) -> Option<Value> {
     let index = left.index().hull(right.index());
     let is_sum = left.is_sum() || right.is_sum();
     Some(if is_sum { Value::PerhapsSum(index) } else { Value::PerhapsWord(index) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: usize = 7;
+
+    fn with(registers: &[(usize, Value)]) -> State {
+        let mut state = State::unknown();
+        registers.iter().for_each(|&(number, value)| state.set_register(number, value));
+        state
+    }
+
+    fn number(most: u64) -> Value {
+        Value::Number(Bounds { least: 0, most, is_compared: true })
+    }
+
+    /// The addresses that register 3 may hold after joins of all `paths`.
+    fn joined(paths: &[Value]) -> Option<Vec<u64>> {
+        let mut state = with(&[(3, paths[0])]);
+        paths[1..].iter().for_each(|&path| {
+            state.join(&with(&[(3, path)]), PLACE, true);
+        });
+        state.addresses(state.register(3)).map(|addresses| addresses.iter().collect())
+    }
+
+    #[test]
+    fn a_register_holds_the_address_of_one_of_the_paths() {
+        let [one, two, three, four, five] = [0x4000, 0x2000, 0x3000, 0x5000, 0x6000].map(Value::constant);
+        assert_eq!(joined(&[one, two, one, three]), Some(vec![0x2000, 0x3000, 0x4000]));
+        assert_eq!(joined(&[one, two, three, four]), Some(vec![0x2000, 0x3000, 0x4000, 0x5000]));
+        assert_eq!(joined(&[one, two, three, four, five]), None);
+        // What is unknown on one path is unknown, whatever other paths bring later.
+        assert_eq!(joined(&[one, Value::UNKNOWN]), None);
+        assert_eq!(joined(&[Value::UNKNOWN, one, two]), None);
+        assert_eq!(joined(&[one, two, Value::UNKNOWN, one]), None);
+        assert_eq!(joined(&[one, two, three, four, five, one]), None);
+        // A small number is no address.
+        assert_eq!(joined(&[one, Value::constant(5)]), None);
+    }
+
+    #[test]
+    fn a_pointer_that_a_loop_advances_is_unknown() {
+        let mut state = with(&[(3, Value::constant(0x2000))]);
+        state.join(&with(&[(3, Value::constant(0x2008))]), PLACE, false);
+        let Value::Symbol(symbol) = state.register(3) else { panic!("the join gives a name") };
+        let mut advanced = state.clone();
+        advanced.set_register(3, Value::Symbol(Symbol { add: 8, ..symbol }));
+        assert!(state.join(&advanced, PLACE, false));
+        assert_eq!(state.addresses(state.register(3)), None);
+    }
+
+    #[test]
+    fn a_set_is_forgotten_with_its_name() {
+        let mut state = with(&[(3, Value::constant(0x2000))]);
+        state.join(&with(&[(3, Value::constant(0x3000))]), PLACE, false);
+        let Some(root) = state.register(3).root() else { panic!("the join gives a name") };
+        assert!(state.choice(root).is_some());
+        // Another path brings the same name without a set.
+        let mut other = state.clone();
+        other.choices.clear();
+        assert!(state.join(&other, PLACE, false));
+        assert_eq!(state.choice(root), None);
+    }
+
+    /// Otherwise the analysis of a function with many joins does not end within its budget.
+    #[test]
+    fn paths_that_bring_nothing_new_change_nothing() {
+        let mut state = with(&[(1, number(7)), (2, number(9))]);
+        assert!(state.join(&with(&[(1, number(5)), (2, number(3))]), PLACE, false));
+        let mut again = state.clone();
+        again.set_register(1, number(4));
+        for path in [again, with(&[(1, number(5)), (2, number(3))])] {
+            assert!(!state.join(&path, PLACE, false));
+        }
+    }
 }

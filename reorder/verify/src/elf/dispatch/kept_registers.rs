@@ -34,7 +34,7 @@ impl<'a> KeptRegisters<'a> {
 
     /// The registers that the callee at `target` certainly does not write; none if its code cannot be followed to each
     /// return.
-    pub(super) fn by(&self, target: u64) -> RegisterSet {
+    pub(crate) fn by(&self, target: u64) -> RegisterSet {
         if let Some(kept) = self.known.lock().ok().and_then(|known| known.get(&target).copied()) {
             return kept;
         }

@@ -4,10 +4,10 @@ use iced_x86::{Instruction, OpKind, Register};
 
 use super::interval::{Interval, mask};
 use super::state::{MIN_ADDRESS, Place, State, number_of};
-use super::value::{Bounds, Symbol, Value, Word};
+use super::value::{Bounds, Root, Symbol, Value, Word};
 
 /// Roots of one instruction, by the value that they name.
-const RESULT: u32 = 0;
+pub(super) const RESULT: u32 = 0;
 const BASE: u32 = 1;
 const INDEX: u32 = 2;
 const FIRST_OPERAND: u32 = 3;
@@ -21,18 +21,20 @@ pub(super) struct Step<'a> {
     pub(super) instruction: &'a Instruction,
     /// The instruction's position in the region.
     pub(super) position: usize,
-    /// The last word that was read from a table.
-    pub(super) read: Option<Word>,
+    /// The last word that was read from a table, and the name that the table is counted from.
+    pub(super) read: Option<(Option<Root>, Word)>,
 }
 
 /// An address in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spot {
     Place {
-        root: Option<super::value::Root>,
+        root: Option<Root>,
         displacement: u64,
     },
     Element {
+        /// The name that `table` is counted from.
+        base: Option<Root>,
         table: u64,
         of: Symbol,
         shift: u8,
@@ -89,8 +91,8 @@ impl Step<'_> {
                 None if bounds.most <= mask(bits) => value,
                 None => Value::Number(Bounds::full(bits)),
             },
-            Value::Word(word) if bits == 32 && word.width == 4 => {
-                Value::Word(Word { is_extended: false, ..word })
+            Value::Word { base, word } if bits == 32 && word.width == 4 => {
+                Value::Word { base, word: Word { is_extended: false, ..word } }
             }
             Value::PerhapsWord(_) if bits == 32 => value,
             _ => Value::Number(Bounds::full(bits)),
@@ -113,39 +115,49 @@ impl Step<'_> {
         let shift = instruction.memory_index_scale().trailing_zeros() as u8;
         let base = base.unwrap_or(Value::constant(0));
         let Some(index) = index else { return spot_of(base, displacement) };
-        match (base, index) {
+        match (self.origin(base), index) {
             // A copy of a jump for the first round of a loop reads a fixed word, but its table is the one that every round
             // reads.
-            (base, index)
+            (Some((name, origin)), index)
                 if shift >= 2
-                    && is_address(base)
+                    && (name.is_some() || origin >= MIN_ADDRESS)
                     && index.as_constant().is_some_and(|it| it < MIN_ADDRESS) =>
             {
-                let table = base.as_constant().unwrap_or_default().wrapping_add(displacement);
+                let table = origin.wrapping_add(displacement);
                 let bounds = self.state.bounds(index);
-                Spot::Element { table, of: self.state.name(bounds, self.position, INDEX), shift }
+                let of = self.state.name(bounds, self.position, INDEX);
+                Spot::Element { base: name, table, of, shift }
             }
-            (base, index) if index.as_constant().is_some() => {
+            (_, index) if index.as_constant().is_some() => {
                 let offset = index.as_constant().unwrap_or_default() << shift;
                 spot_of(base, displacement.wrapping_add(offset))
             }
-            (base, Value::Symbol(of)) if base.as_constant().is_some() && shift >= 2 => {
-                let table = base.as_constant().unwrap_or_default().wrapping_add(displacement);
-                Spot::Element { table, of, shift }
+            (Some((name, origin)), Value::Symbol(of)) if shift >= 2 => {
+                Spot::Element { base: name, table: origin.wrapping_add(displacement), of, shift }
             }
-            (base, Value::Element { table, of, shift: own })
-                if base.as_constant().is_some() && shift == 0 =>
-            {
-                let table =
-                    table.wrapping_add(base.as_constant().unwrap_or_default()).wrapping_add(displacement);
-                Spot::Element { table, of, shift: own }
+            (Some((name, origin)), Value::Element { table, of, shift: own }) if shift == 0 => {
+                let table = table.wrapping_add(origin).wrapping_add(displacement);
+                Spot::Element { base: name, table, of, shift: own }
             }
             // Elements of two or four bytes of an unknown table, and sums that may be the address of one.
-            (Value::Element { of, shift, .. }, _) | (_, Value::Element { of, shift, .. }) => {
+            (_, Value::Element { of, shift, .. }) => {
+                Spot::PerhapsElement { index: self.state.bounds_of(of), shift }
+            }
+            _ if let Value::Element { of, shift, .. } = base => {
                 Spot::PerhapsElement { index: self.state.bounds_of(of), shift }
             }
             (_, index) if shift >= 2 => Spot::PerhapsElement { index: self.state.bounds(index), shift },
             _ => Spot::Unknown,
+        }
+    }
+
+    /// The address that a base register holds, as a distance from a name if it is one of several.
+    fn origin(&self, base: Value) -> Option<(Option<Root>, u64)> {
+        match base {
+            Value::Symbol(Symbol { root, add, bits: 64 }) if self.state.choice(root).is_some() => {
+                Some((Some(root), add))
+            }
+            _ => base.as_constant().map(|origin| (None, origin)),
         }
     }
 
@@ -154,7 +166,7 @@ impl Step<'_> {
     pub(super) fn settle(&mut self, operand: u32) {
         if self.instruction.op_kind(operand) == OpKind::Register
             && let Some(number) = number_of(self.instruction.op_register(operand))
-            && matches!(self.state.register(number), Value::Word(_) | Value::PerhapsWord(_))
+            && matches!(self.state.register(number), Value::Word { .. } | Value::PerhapsWord(_))
         {
             self.state.set_register(number, Value::UNKNOWN);
         }
@@ -176,26 +188,30 @@ impl Step<'_> {
                 let place = Place { root, displacement, size: u64::from(bits / 8) };
                 // If a small constant is read back, the compiler did not know it was constant, or it would have used it
                 // directly. Its table is therefore written for all numbers.
-                match self
-                    .state
-                    .load(place)
-                    .filter(|value| value.as_constant().is_none_or(|it| it >= MIN_ADDRESS))
-                {
+                let stored = self.state.load(place);
+                match stored.filter(|value| value.as_constant().is_none_or(|it| it >= MIN_ADDRESS)) {
                     Some(value) if !is_nameless(value) => value,
                     known => {
                         let bounds =
                             known.map_or(Bounds::full(bits.min(64)), |value| self.state.bounds(value));
                         let value = Value::Symbol(self.state.name(bounds, self.position, IN_MEMORY));
+                        // Other places with the same constant hold this number too.
+                        if let Some(stored) = stored.filter(|stored| stored.as_constant().is_some()) {
+                            let same = self.state.cells.iter_mut().filter(|cell| cell.value == stored);
+                            same.for_each(|cell| cell.value = value);
+                        }
                         self.state.remember(place, value);
                         value
                     }
                 }
             }
-            Spot::Element { table, of, shift } if (shift, bits) == (2, 32) || (shift, bits) == (3, 64) => {
+            Spot::Element { base, table, of, shift }
+                if (shift, bits) == (2, 32) || (shift, bits) == (3, 64) =>
+            {
                 let index = self.state.bounds_of(of);
                 let word = Word { table, width: bits / 8, index, is_extended: bits == 64 };
-                self.read = Some(word);
-                Value::Word(word)
+                self.read = Some((base, word));
+                Value::Word { base, word }
             }
             Spot::PerhapsElement { index, shift } if (shift, bits) == (2, 32) || (shift, bits) == (3, 64) => {
                 Value::PerhapsWord(index)
@@ -244,45 +260,6 @@ impl Step<'_> {
         }
     }
 
-    /// The sum of two values in `bits` bits.
-    pub(super) fn sum(&mut self, left: Value, right: Value, bits: u8) -> Value {
-        let (left, right) = if left.as_constant().is_some() { (right, left) } else { (left, right) };
-        match (left, right.as_constant()) {
-            (_, Some(0)) => left,
-            (Value::Number(bounds), Some(add)) if bounds.as_constant().is_some() => {
-                Value::constant(bounds.least.wrapping_add(add) & mask(bits))
-            }
-            (Value::Symbol(symbol), Some(add)) => {
-                let symbol = if symbol.bits >= bits {
-                    symbol
-                } else {
-                    let bounds = self.state.bounds_of(symbol);
-                    self.state.name(bounds, self.position, RESULT)
-                };
-                Value::Symbol(Symbol { add: symbol.add.wrapping_add(add), bits, ..symbol })
-            }
-            (Value::Element { table, of, shift }, Some(add)) => {
-                Value::Element { table: table.wrapping_add(add), of, shift }
-            }
-            (Value::Word(word), Some(anchor)) if word.is_extended && bits == 64 => {
-                Value::Sum { anchor, word }
-            }
-            _ if counts_from_itself(left, right) || counts_from_itself(right, left) => Value::UNKNOWN,
-            (left, _) if left.is_of_table() => Value::PerhapsSum(left.index()),
-            _ if right.is_of_table() => Value::PerhapsSum(right.index()),
-            _ => {
-                let (one, other) = (self.state.bounds(left), self.state.bounds(right));
-                match one.most.checked_add(other.most).filter(|most| *most <= mask(bits)) {
-                    Some(most) => {
-                        let least = one.least.saturating_add(other.least);
-                        Value::Number(Bounds { least, most, is_compared: false })
-                    }
-                    None => Value::Number(Bounds::full(bits)),
-                }
-            }
-        }
-    }
-
     /// Writes an operand of `bits` bits.
     pub(super) fn write(&mut self, operand: u32, value: Value) {
         let bits = self.bits(operand);
@@ -292,7 +269,7 @@ impl Step<'_> {
                 let place = self.place(bits);
                 // Words that are stored for a later jump are stored sign-extended to 64 bits; a narrower store is of another
                 // number.
-                let is_number = bits < 64 && matches!(value, Value::Word(_) | Value::PerhapsWord(_));
+                let is_number = bits < 64 && matches!(value, Value::Word { .. } | Value::PerhapsWord(_));
                 self.state.store(place, if is_number { Value::Number(Bounds::full(bits)) } else { value });
             }
             _ => {}
@@ -319,21 +296,6 @@ impl Step<'_> {
     }
 }
 
-fn is_address(value: Value) -> bool {
-    value.as_constant().is_some_and(|address| address >= MIN_ADDRESS)
-}
-
-/// Whether `word` was read from a table and is added to its own address, `element`: then the table's words have no common
-/// anchor.
-fn counts_from_itself(word: Value, element: Value) -> bool {
-    let Value::Element { table, shift: 2, .. } = element else { return false };
-    match word {
-        Value::Word(word) => word.width == 4 && word.table == table,
-        Value::Sum { anchor, word } => word.width == 4 && word.table == anchor.wrapping_add(table),
-        _ => false,
-    }
-}
-
 fn is_nameless(value: Value) -> bool {
     matches!(value, Value::Number(bounds) if bounds.as_constant().is_none())
 }
@@ -345,7 +307,7 @@ fn spot_of(base: Value, displacement: u64) -> Spot {
             Spot::Place { root: Some(root), displacement: add.wrapping_add(displacement) }
         }
         Value::Element { table, of, shift } => {
-            Spot::Element { table: table.wrapping_add(displacement), of, shift }
+            Spot::Element { base: None, table: table.wrapping_add(displacement), of, shift }
         }
         _ => match base.as_constant() {
             Some(address) => Spot::Place { root: None, displacement: address.wrapping_add(displacement) },

@@ -140,6 +140,18 @@ impl Region {
         Some(region)
     }
 
+    /// A function with this code, all of which is instructions.
+    #[cfg(test)]
+    pub(super) fn of_code(code: &[u8], start: u64) -> Self {
+        let mut positions = vec![NONE; code.len()];
+        let instructions: Vec<Instruction> =
+            Decoder::with_ip(64, code, start, DecoderOptions::NONE).into_iter().collect();
+        for (position, instruction) in instructions.iter().enumerate() {
+            positions[(instruction.ip() - start) as usize] = position as u32;
+        }
+        Self { instructions, parts: vec![Part { start, positions }], members: vec![0], entries: Vec::new() }
+    }
+
     /// The position of the instruction that starts at `address`.
     pub(crate) fn position(&self, address: u64) -> Option<usize> {
         let part = self.parts.iter().find(|part| {

@@ -2,6 +2,7 @@
 
 use iced_x86::Register;
 
+use super::choice::Choice;
 use super::formed::RegisterSet;
 use super::interval::{Interval, mask};
 use super::value::{Bounds, Root, Symbol, Value};
@@ -78,7 +79,10 @@ pub(super) struct Comparison {
 pub(super) struct State {
     pub(super) registers: [Value; REGISTERS],
     pub(super) cells: Vec<Cell>,
+    /// Ascending by root and width, so that states that know the same are equal.
     pub(super) limits: Vec<Limit>,
+    /// Ascending by root.
+    pub(super) choices: Vec<Choice>,
     pub(super) comparison: Option<Comparison>,
     /// Whether other code may know the address of the frame and write there.
     pub(super) is_frame_shared: bool,
@@ -91,7 +95,14 @@ impl State {
         for (number, value) in registers.iter_mut().enumerate() {
             *value = Value::Symbol(Symbol { root: Root(number as u32), add: 0, bits: 64 });
         }
-        Self { registers, cells: Vec::new(), limits: Vec::new(), comparison: None, is_frame_shared: false }
+        Self {
+            registers,
+            cells: Vec::new(),
+            limits: Vec::new(),
+            choices: Vec::new(),
+            comparison: None,
+            is_frame_shared: false,
+        }
     }
 
     pub(super) fn register(&self, number: usize) -> Value {
@@ -146,6 +157,7 @@ impl State {
         }
         self.cells.retain(|cell| cell.place.root != Some(root));
         self.limits.retain(|limit| limit.root != root);
+        self.choices.retain(|choice| choice.root != root);
         let is_compared = |comparison: &Comparison| {
             [comparison.left, comparison.right].iter().any(|v| v.root() == Some(root))
         };
@@ -158,6 +170,8 @@ impl State {
         match value {
             Value::Symbol(symbol) => Value::Number(self.bounds_of(symbol)),
             Value::Element { .. } => Value::UNKNOWN,
+            Value::Word { base: Some(_), word } => Value::PerhapsWord(word.index),
+            Value::Sum { base: Some(_), word, .. } => Value::PerhapsSum(word.index),
             other => other,
         }
     }
@@ -211,17 +225,19 @@ impl State {
             return;
         }
         if self.limits.len() >= MAX_LIMITS {
-            let used: Vec<Root> = self
-                .registers
-                .iter()
-                .chain(self.cells.iter().map(|cell| &cell.value))
-                .filter_map(|v| v.root())
-                .collect();
+            let used = self.used_names();
             self.limits.retain(|limit| used.contains(&limit.root));
         }
         if self.limits.len() < MAX_LIMITS {
-            self.limits.push(Limit { root, interval, is_compared });
+            let key = (root, interval.bits());
+            let at = self.limits.partition_point(|limit| (limit.root, limit.interval.bits()) < key);
+            self.limits.insert(at, Limit { root, interval, is_compared });
         }
+    }
+
+    pub(super) fn used_names(&self) -> Vec<Root> {
+        let values = self.registers.iter().chain(self.cells.iter().map(|cell| &cell.value));
+        values.filter_map(|value| value.root()).collect()
     }
 
     /// Learns that the symbol, in `interval.bits()` bits, is one of these numbers; `false` when it never is.
@@ -302,7 +318,7 @@ impl State {
 }
 
 /// The number of the general register that `register` is a part of.
-pub(super) fn number_of(register: Register) -> Option<usize> {
+pub(crate) fn number_of(register: Register) -> Option<usize> {
     let full = register.full_register();
     full.is_gpr64().then(|| full.number())
 }

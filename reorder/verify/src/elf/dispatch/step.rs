@@ -3,27 +3,31 @@
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
-use super::condition::{holds, is_conditional_move, is_set, learn};
+use super::condition::{is_conditional_move, is_set};
 use super::interval::mask;
 use super::operand::Step;
 use super::state::{Comparison, FRAME_POINTER, Place, STACK_POINTER, State, number_of};
+use super::sums::counted;
 use super::value::{Bounds, Symbol, Value, Word};
 
 /// Bytes of a slot of the stack.
 const SLOT: u64 = 8;
 
-/// Applies `instruction` to `state`, without control flow; gives the word of a table that it read.
+/// Applies `instruction` to `state`, without control flow; gives the words of tables of which it read one.
 pub(super) fn step(
     state: &mut State,
     instruction: &Instruction,
     position: usize,
     factory: &mut InstructionInfoFactory,
-) -> Option<Word> {
+) -> Vec<Word> {
     let mut step = Step { state, instruction, position, read: None };
     if !step.known(instruction.mnemonic()) {
         step.other(factory);
     }
-    step.read
+    let read = step.read;
+    read.map_or_else(Vec::new, |(base, word)| {
+        counted(state, base, 0, word).into_iter().map(|(_, word)| word).collect()
+    })
 }
 
 /// The target of a jump or call through a register or memory.
@@ -165,8 +169,8 @@ impl Step<'_> {
 
     fn sign_extended(&mut self, value: Value, from: u8, to: u8) -> Value {
         match value {
-            Value::Word(word) if from == 32 && word.width == 4 => {
-                Value::Word(Word { is_extended: to == 64, ..word })
+            Value::Word { base, word } if from == 32 && word.width == 4 => {
+                Value::Word { base, word: Word { is_extended: to == 64, ..word } }
             }
             Value::PerhapsWord(_) => value,
             value if self.state.bounds(value).most <= mask(from) >> 1 => value,
@@ -315,35 +319,6 @@ impl Step<'_> {
     fn pop(&mut self) {
         let value = self.top().and_then(|top| self.state.load(top)).unwrap_or(Value::UNKNOWN);
         self.move_stack(SLOT);
-        self.write(0, value);
-    }
-
-    /// Joins two values, each restricted by the condition.
-    fn conditional_move(&mut self) {
-        let bits = self.bits(0);
-        let (kept, moved) = (self.read(0), self.read(1));
-        if kept == moved {
-            return;
-        }
-        let bounds_where = |state: &State, is_moved: bool, value: Value| {
-            let mut state = state.clone();
-            let condition = self.instruction.condition_code();
-            let condition = if is_moved { condition } else { super::condition::opposite(condition) };
-            if learn(&mut state, condition) { Some(state.bounds(value)) } else { None }
-        };
-        let value = if kept.is_of_table() || moved.is_of_table() {
-            let index = kept.index().hull(moved.index());
-            let is_sum = kept.is_sum() || moved.is_sum();
-            if is_sum { Value::PerhapsSum(index) } else { Value::PerhapsWord(index) }
-        } else if bits >= 32 && holds(self.state) {
-            match (bounds_where(self.state, false, kept), bounds_where(self.state, true, moved)) {
-                (Some(kept), Some(moved)) => Value::Number(kept.hull(moved)),
-                (Some(only), None) | (None, Some(only)) => Value::Number(only),
-                (None, None) => Value::UNKNOWN,
-            }
-        } else {
-            Value::Number(self.state.bounds(kept).hull(self.state.bounds(moved)))
-        };
         self.write(0, value);
     }
 }

@@ -104,9 +104,14 @@ pub(super) enum Value {
         of: Symbol,
         shift: u8,
     },
-    Word(Word),
-    /// A word added to an address.
+    /// A word; with a base, its table is at that distance from the number with this name.
+    Word {
+        base: Option<Root>,
+        word: Word,
+    },
+    /// A word added to an address; with a base, the address and the table are at these distances from it.
     Sum {
+        base: Option<Root>,
         anchor: u64,
         word: Word,
     },
@@ -130,19 +135,20 @@ impl Value {
     pub(super) fn root(self) -> Option<Root> {
         match self {
             Self::Symbol(symbol) | Self::Element { of: symbol, .. } => Some(symbol.root),
+            Self::Word { base, .. } | Self::Sum { base, .. } => base,
             _ => None,
         }
     }
 
     /// Whether it depends on a word of a table.
     pub(super) fn is_of_table(self) -> bool {
-        matches!(self, Self::Word(_) | Self::Sum { .. } | Self::PerhapsWord(_) | Self::PerhapsSum(_))
+        matches!(self, Self::Word { .. } | Self::Sum { .. } | Self::PerhapsWord(_) | Self::PerhapsSum(_))
     }
 
     /// The index of a word; unbounded for other values.
     pub(super) fn index(self) -> Bounds {
         match self {
-            Self::Word(word) | Self::Sum { word, .. } => word.index,
+            Self::Word { word, .. } | Self::Sum { word, .. } => word.index,
             Self::PerhapsWord(index) | Self::PerhapsSum(index) => index,
             _ => Bounds::full(64),
         }

@@ -11,7 +11,7 @@ mod x86_64;
 use std::ops::Range;
 
 use self::carried::CarriedData;
-use self::prefixes::{SIGNED_LENGTH, carried_length, check_unreferenced};
+use self::prefixes::{SIGNED_LENGTH, carried_length, check_unreferenced, outside_of_functions};
 
 use super::pair::ImagePair;
 use crate::aarch64::MovedPages;
@@ -59,12 +59,8 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<Ad
             let reaches_function = code.end == bytes.len() && processor == Processor::X86_64;
             if let Some(next) = moves.containing(Address(gap.end)).filter(|_| reaches_function) {
                 if next.is_moved() {
-                    let length = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
-                    // Bytes that would lie inside the previous function are equal only by chance.
-                    let is_free = |back: &u64| {
-                        moves.containing_new(NewAddress(next.new_start.0.wrapping_sub(*back))).is_none()
-                    };
-                    let length = (1..=length).take_while(is_free).count() as u64;
+                    let equal = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
+                    let length = outside_of_functions(moves, next, equal);
                     prefixes.push(NewAddress(next.new_start.0 - length)..next.new_start);
                     carried_constants.push(Address(gap.end - length)..Address(gap.end));
                     code.end = match x86_64::padding_before_constants(bytes, gap.start, length as usize) {

@@ -11,11 +11,11 @@ use rayon::prelude::*;
 use crate::elf::pair::ImagePair;
 use crate::elf::view::SectionView;
 use crate::fields::{Addressing, addressing};
-use crate::moves::Move;
+use crate::moves::{AddressMoves, Move};
 use crate::padding::padding_length;
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
 /// Fewer equal bytes may be equal by chance.
 pub(super) const MIN_LENGTH: usize = 4;
@@ -57,6 +57,14 @@ pub(super) fn carried_length(
         ));
     }
     0
+}
+
+/// How many of the `equal` bytes before the new place of `next` lie in no function. Bytes inside of the previous function
+/// are equal only by chance: the code before `next` did not move.
+pub(super) fn outside_of_functions(moves: &AddressMoves, next: &Move, equal: u64) -> u64 {
+    let is_free =
+        |back: &u64| moves.containing_new(NewAddress(next.new_start.0.wrapping_sub(*back))).is_none();
+    (1..=equal).take_while(is_free).count() as u64
 }
 
 /// Whether `bytes`, which end at `end`, may be code that ends with padding.
@@ -112,6 +120,15 @@ pub(super) fn check_unreferenced(pair: ImagePair<'_>, carried: &[Range<Address>]
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_of_the_previous_function_did_not_move_with_the_next_one() {
+        let found = |old, new, size| Move { old_start: Address(old), new_start: NewAddress(new), size };
+        let (previous, next) = (found(0x10, 0x50, 8), found(0x30, 0x5a, 4));
+        let moves = AddressMoves::from_evidence(vec![previous, next]).expect("they are disjoint");
+        let lengths = [0, 1, 2, 3, 8].map(|equal| outside_of_functions(&moves, &next, equal));
+        assert_eq!(lengths, [0, 1, 2, 2, 2]);
+    }
 
     #[test]
     fn padding_after_code_is_told_from_data() {

@@ -11,6 +11,7 @@ use crate::elf::pair::ImagePair;
 use crate::elf::relocated_field::RelocatedField;
 use crate::elf::unwind_walk::{UnwindEntries, UnwindEntry};
 use crate::elf::view::ElfView;
+use crate::exception_table::CallSite;
 use reorder_base::address::Address;
 
 /// Facts that are rarely needed.
@@ -36,23 +37,26 @@ impl<'a> Evidence<'a> {
         Self { pair, catching, entered: OnceLock::new(), distances, listed }
     }
 
-    /// Landing pads of the function at `start`.
-    pub(super) fn pads(&self, start: u64, size: u64) -> Vec<u64> {
+    /// Call sites with landing pads of the function at `start`. One that reaches beyond the code of its unwind entry has no
+    /// code here.
+    pub(super) fn call_sites(&self, start: u64, size: u64) -> Vec<CallSite> {
         let first = self.catching.partition_point(|entry| entry.start < start);
         let own = self.catching[first..].iter().take_while(|entry| entry.start < start.saturating_add(size));
-        let mut pads = Vec::new();
+        let mut sites: Vec<CallSite> = Vec::new();
         for entry in own {
             // A call site has at least four bytes.
             let mut budget = (entry.size as usize).saturating_add(16);
             let table =
                 entry.exception_table.and_then(|table| pads_of(self.pair.old, table, entry, &mut budget));
             if let Some(TablePads::FromStart(found)) = table {
-                pads.extend(found);
+                let end = entry.start.saturating_add(entry.size);
+                sites.extend(found.into_iter().map(|site| {
+                    let is_inside = entry.start <= site.code.start && site.code.end <= end;
+                    CallSite { code: if is_inside { site.code } else { end..end }, ..site }
+                }));
             }
         }
-        pads.sort_unstable();
-        pads.dedup();
-        pads
+        sites
     }
 
     /// Whether the linker's list for the section at `place` names a distance there; `None` without such a list.

@@ -9,12 +9,15 @@
 //! must be in a word that some dispatch reads: other data must not change.
 
 mod aarch64;
+mod dispatches;
 mod evidence;
 mod extent;
 mod open;
 mod shapes;
 mod words;
 mod x86_64;
+
+pub(super) use dispatches::{Dispatches, Jump, KnownJump, with_dispatches};
 
 use std::ops::Range;
 

@@ -17,6 +17,8 @@ pub(super) struct Shape {
     pub(super) jumps: Vec<(u64, u64, Word)>,
     /// Numbers of words that the other jumps read from unknown tables, where those are certain.
     pub(super) counts: Vec<u64>,
+    /// Places of jumps that may use an unknown table.
+    pub(super) unknown: Vec<u64>,
     /// Whether all jumps are understood.
     pub(super) is_clear: bool,
 }
@@ -84,26 +86,24 @@ impl Tables<'_> {
             kept: self.kept,
             starts: &self.starts,
         };
-        let found = analyse(&region, self.pair.old, around, &self.pads(&region));
+        let found = analyse(&region, self.pair.old, around, &self.call_sites(&region));
         let mut shape = Shape::default();
         let mut is_clear = found.is_complete;
         for computed in &found.computed {
-            match computed.sum {
-                Some((anchor, word)) => {
-                    shape.tables.push(Table::of(anchor, word, owner));
-                    if !computed.is_call {
-                        shape.jumps.push((computed.place, anchor, word));
-                    }
+            for &(anchor, word) in &computed.sums {
+                shape.tables.push(Table::of(anchor, word, owner));
+                if !computed.is_call {
+                    shape.jumps.push((computed.place, anchor, word));
                 }
-                None if computed.is_call => {}
-                None => {
-                    is_clear = false;
-                    let (least, end) = end_of(computed.index);
-                    shape.counts.extend(match end {
-                        End::Proven(count) => Some(least.saturating_add(count)),
-                        _ => None,
-                    });
-                }
+            }
+            if computed.sums.is_empty() && !computed.is_call {
+                is_clear = false;
+                shape.unknown.push(computed.place);
+                let (least, end) = end_of(computed.index);
+                shape.counts.extend(match end {
+                    End::Proven(count) => Some(least.saturating_add(count)),
+                    _ => None,
+                });
             }
         }
         if !is_clear {

@@ -20,6 +20,7 @@ use crate::elf::dispatch::{Endings, Entry, KeptRegisters, Region, Thunks};
 use crate::elf::functions::CodeOutcome;
 use crate::elf::pair::ImagePair;
 use crate::elf::pointers::written_places;
+use crate::exception_table::CallSite;
 use reorder_base::address::Address;
 
 /// Compilers write no longer tables; this bounds the work for hostile ones without an end.
@@ -32,6 +33,15 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     if code.dispatching.is_empty() {
         return TableOutcome::default();
     }
+    analysed(pair, code, check_shapes)
+}
+
+/// Gives `then` the result of the value analysis of every function with computed jumps.
+pub(super) fn analysed<T>(
+    pair: ImagePair<'_>,
+    code: &CodeOutcome,
+    then: impl FnOnce(Tables<'_>, Vec<(u32, Shape)>) -> T,
+) -> T {
     let evidence = Evidence::of(pair);
     let thunks = Thunks::of(pair.old, pair.moves);
     let mut entries = code.entries.clone();
@@ -51,6 +61,10 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
         possible: Vec::new(),
     };
     let shapes = tables.shapes(&code.dispatching);
+    then(tables, shapes)
+}
+
+fn check_shapes(mut tables: Tables<'_>, shapes: Vec<(u32, Shape)>) -> TableOutcome {
     tables.possible =
         shapes.iter().flat_map(|(_, shape)| &shape.tables).map(|table| (table.start, table.owner)).collect();
     tables.possible.sort_unstable();
@@ -99,10 +113,17 @@ impl Tables<'_> {
         Region::of(self.pair.old, self.pair.moves, self.entries, owner)
     }
 
-    pub(super) fn pads(&self, region: &Region) -> Vec<u64> {
+    pub(super) fn call_sites(&self, region: &Region) -> Vec<CallSite> {
         let members =
             region.members.iter().filter_map(|&member| self.pair.moves.as_slice().get(member as usize));
-        members.flat_map(|range| self.evidence.pads(range.old_start.0, range.size)).collect()
+        members.flat_map(|range| self.evidence.call_sites(range.old_start.0, range.size)).collect()
+    }
+
+    pub(super) fn pads(&self, region: &Region) -> Vec<u64> {
+        let mut pads: Vec<u64> = self.call_sites(region).iter().map(|site| site.pad).collect();
+        pads.sort_unstable();
+        pads.dedup();
+        pads
     }
 
     /// Checks one table.

@@ -1,0 +1,32 @@
+//! The entries of a copied table: each leads where the original's entry leads, or to the copy of that instruction.
+
+use crate::bytes::displacement_at;
+use crate::elf::clones::copies::Copies;
+use crate::elf::clones::record::CopiedTable;
+use crate::report::{Check, Difference};
+use reorder_base::address::{Address, NewAddress};
+
+/// Checks all entries of `table`, which lies inside of data and whose copy lies inside the section of copies.
+///
+/// # Errors
+/// The first entry that leads elsewhere.
+pub(super) fn check_contents(copies: &Copies<'_>, table: &CopiedTable) -> Result<(), Difference> {
+    let originals = copies.originals(table.original).unwrap_or_default();
+    let copied = copies.copied(table.copy).unwrap_or_default();
+    for number in 0..table.count {
+        let distance = |bytes| displacement_at(bytes, usize::try_from(number * CopiedTable::ENTRY).ok()?);
+        let before = distance(originals).map(|distance| Address(table.original.0.wrapping_add(distance)));
+        let after = distance(copied).map(|distance| NewAddress(table.copy.0.wrapping_add(distance)));
+        let is_same = |before: Address, after: NewAddress| {
+            copies.old.code_at(before.0, before.0).is_some() && copies.is_same_code(before, after)
+        };
+        if !before.zip(after).is_some_and(|(before, after)| is_same(before, after)) {
+            let name = format!("entry {number} of the copied table at {}", table.copy);
+            let expected = before.map_or("an entry".to_owned(), |before| format!("{before} or its copy"));
+            let found = after.map_or("none".to_owned(), |after| after.to_string());
+            let place = copies.offset(table.copy.plus(number * CopiedTable::ENTRY));
+            return Err(Difference::new(Check::Copies, place, name, expected, found));
+        }
+    }
+    Ok(())
+}
