@@ -1,5 +1,5 @@
-//! Images with copied blocks (`apply --layout blocks`) in the other commands: faults are those of the copies, questions about
-//! a function lead to its copies, and the map leads back.
+//! Images with copied blocks (`apply --layout blocks`) in the other commands: faults are those of the copies, questions
+//! about a function lead to its copies, and the map leads back.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
