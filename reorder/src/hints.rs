@@ -14,7 +14,7 @@ pub fn text(hint: &Hint) -> String {
         Hint::ChooseArchitecture(None) => "choose one of them with --arch NAME".into(),
         Hint::ChooseArchitecture(Some(name)) => format!("choose one of them: --arch {name}"),
         Hint::LeaveOutArchitecture => "leave out --arch".into(),
-        Hint::ImageWithoutCopies => "give the image as it was before --clone".into(),
+        Hint::ImageWithoutCopies => "give the image as it was before --clone or --layout; a map of --map leads back to it: --order MAP".into(),
         Hint::LeaveOutCopies { otherwise: None } => "leave out --clone or --layout".into(),
         Hint::LeaveOutCopies { otherwise: Some(cure) } => format!("{cure}, or leave out --clone or --layout"),
         Hint::DropOrKeepDebugInformation => {
@@ -75,6 +75,9 @@ fn map(wanted: MapHint) -> &'static str {
         MapHint::OfImage => "give the map that `reorder apply --map` wrote together with this image",
         MapHint::OfThisVersion => "give the map that `reorder apply --map` of this version wrote",
         MapHint::Unchanged => "give the map as `reorder apply --map` wrote it",
+        MapHint::OfCopies => {
+            "to copy again, give traces: --layout blocks -t TRACES; to go back, give the image with copies"
+        }
         MapHint::Whole => "copy it again from where `reorder apply --map` wrote it",
     }
 }

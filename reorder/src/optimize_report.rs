@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use reorder_layout::Strategy;
 use reorder_layout::simulate::Simulation;
-use reorder_layout::{Layout, Strategy};
 use reorder_relocate::apply::Applied;
+use reorder_relocate::apply::clones::CloneSummary;
 use reorder_report::Report;
 use reorder_report::table::{Table, change, grouped};
 use reorder_run::check::CheckedRun;
@@ -20,16 +21,22 @@ pub struct OptimizeReport {
     pub image: PathBuf,
     /// The new program.
     pub output: PathBuf,
-    /// Size of both.
+    /// Size of the new program.
     pub file_bytes: u64,
+    /// Size of the program as it was, if it is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_before: Option<u64>,
     /// Functions of the program.
     pub functions: u64,
-    /// Of these, placed first because a run needs them.
+    /// Of these, placed first or copied because a run needs them.
     pub functions_chosen: u64,
     /// Of these, at a new address.
     pub functions_moved: u64,
     /// Of these, kept at their address because a reference cannot be proven.
     pub functions_pinned: u64,
+    /// What was copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clones: Option<CloneSummary>,
     /// How they were ordered.
     pub strategy: Strategy,
     /// What the strategy left to chance.
@@ -60,8 +67,20 @@ pub struct SimulatedPages {
     pub old_faults: u64,
     /// In the new one.
     pub new_faults: u64,
-    /// No layout of whole functions has fewer.
+    /// No layout of whole functions has fewer, if all of their bytes are touched.
     pub lower_bound_faults: u64,
+    /// No layout of the executed blocks has fewer; absent where functions count whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_bound_faults: Option<u64>,
+}
+
+/// What was placed.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    /// Functions placed first or copied because a run needs them.
+    pub functions: usize,
+    /// Size of the program as it was.
+    pub bytes_before: usize,
 }
 
 impl SimulatedPages {
@@ -71,7 +90,23 @@ impl SimulatedPages {
             old_faults: total.faults,
             new_faults: total.new_faults.unwrap_or(total.faults),
             lower_bound_faults: total.lower_bound_faults,
+            block_bound_faults: total.block_bound_faults,
         })
+    }
+
+    fn plus(self, other: Self) -> Self {
+        let block_bound = match (self.block_bound_faults, other.block_bound_faults) {
+            (None, None) => None,
+            (one, two) => {
+                Some(one.unwrap_or(self.lower_bound_faults) + two.unwrap_or(other.lower_bound_faults))
+            }
+        };
+        Self {
+            old_faults: self.old_faults + other.old_faults,
+            new_faults: self.new_faults + other.new_faults,
+            lower_bound_faults: self.lower_bound_faults + other.lower_bound_faults,
+            block_bound_faults: block_bound,
+        }
     }
 }
 
@@ -81,21 +116,20 @@ impl OptimizeReport {
         image: &Path,
         output: &Path,
         (strategy, seed): (Strategy, u64),
-        layout: &Layout,
+        placed: Placed,
         applied: &Applied,
         runs: Vec<OptimizedRun>,
     ) -> Self {
-        let total = runs.iter().fold(SimulatedPages::default(), |total, run| SimulatedPages {
-            old_faults: total.old_faults + run.simulated.old_faults,
-            new_faults: total.new_faults + run.simulated.new_faults,
-            lower_bound_faults: total.lower_bound_faults + run.simulated.lower_bound_faults,
-        });
+        let total = runs.iter().fold(SimulatedPages::default(), |total, run| total.plus(run.simulated));
+        let (before, after) = (placed.bytes_before, applied.bytes.len());
         Self {
             image: image.to_path_buf(),
             output: output.to_path_buf(),
-            file_bytes: applied.bytes.len() as u64,
+            file_bytes: after as u64,
+            bytes_before: (before != after).then_some(before as u64),
+            clones: applied.summary.clones.clone(),
             functions: applied.summary.functions as u64,
-            functions_chosen: layout.needed as u64,
+            functions_chosen: placed.functions as u64,
             functions_moved: applied.summary.functions_moved as u64,
             functions_pinned: applied.summary.pinned.len() as u64,
             strategy,
@@ -110,8 +144,11 @@ impl Report for OptimizeReport {
     const COMMAND: &'static str = "optimize";
 
     fn text(&self) -> String {
-        let mut table =
-            Table::new(["run", "text pages and time", "old", "new", "change", "bound"]).with_labels(2);
+        let mut titles = vec!["run", "text pages and time", "old", "new", "change", "bound"];
+        if self.total.block_bound_faults.is_some() {
+            titles.push("of blocks");
+        }
+        let mut table = Table::new(titles).with_labels(2);
         for run in &self.runs {
             simulated_row(&mut table, &run.arguments, &run.simulated);
             if let Some(measured) = &run.measured {
@@ -121,13 +158,18 @@ impl Report for OptimizeReport {
         simulated_row(&mut table, "all runs", &self.total);
         let mut text = table.render();
         text.push_str(&format!(
-            "\n{}: {} bytes as before; {} of {} functions moved, {} pinned, {} placed first; verified\n",
+            "\n{}: {} bytes{}; {} of {} functions moved, {} pinned, {} {}; verified\n",
             self.output.display(),
             grouped(self.file_bytes),
+            match self.bytes_before {
+                None => " as before".to_owned(),
+                Some(before) => format!(", {} before", grouped(before)),
+            },
             grouped(self.functions_moved),
             grouped(self.functions),
             grouped(self.functions_pinned),
             grouped(self.functions_chosen),
+            if self.clones.is_some() { "copied" } else { "placed first" },
         ));
         text.extend(self.runs.iter().map(|run| run.checked.text()));
         for limit in self.limits() {
@@ -146,14 +188,16 @@ impl OptimizeReport {
 }
 
 fn simulated_row(table: &mut Table, name: &str, pages: &SimulatedPages) {
-    table.row([
-        name,
-        "page faults, simulated",
-        &grouped(pages.old_faults),
-        &grouped(pages.new_faults),
-        &change(pages.old_faults as f64, pages.new_faults as f64),
-        &grouped(pages.lower_bound_faults),
-    ]);
+    let mut row = vec![
+        name.to_owned(),
+        "page faults, simulated".to_owned(),
+        grouped(pages.old_faults),
+        grouped(pages.new_faults),
+        change(pages.old_faults as f64, pages.new_faults as f64),
+        grouped(pages.lower_bound_faults),
+    ];
+    row.extend(pages.block_bound_faults.map(grouped));
+    table.row(row);
 }
 
 fn measured_rows(table: &mut Table, measured: &Measurement) {

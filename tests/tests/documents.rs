@@ -169,6 +169,7 @@ const TABLE: &[(&str, Way)] = &[
         ]),
     ),
     ("reorder record --blocks -o traces -- ./program --first-screen", Run("", &[])),
+    ("reorder apply ./program -t traces --layout blocks -o program.fast", Run("", &[])),
     ("reorder record -o traces/status -- ./program status", Run("", &[])),
     (
         "reorder report ./program program.fast -t traces -o report.html",

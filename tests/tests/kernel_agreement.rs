@@ -14,9 +14,11 @@ use end_to_end::process::copy_executable;
 use end_to_end::workspace::{reorder, root};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
-use reorder_run::measure::agreement::{AgreementReport, Cause, RealPages, compare, real_pages};
+use reorder_layout::simulate::touched_pages;
+use reorder_run::measure::agreement::{AgreementReport, Cause, Prediction, RealPages, compare, real_pages};
 use reorder_run::measure::{MeasureRequest, Reach};
 use reorder_run::record::{RecordRequest, record};
+use reorder_system::PAGE_BYTES;
 use reorder_trace::{ImageIdentity, ResolvedTrace, Trace, resolve};
 use tempfile::TempDir;
 
@@ -79,7 +81,10 @@ impl Program {
         let mut real = touched(&request);
         // Where memory is short, the system reclaims pages before the end; the samples still list them.
         real.mapped.extend(real.faulted.iter().flatten());
-        compare(&request, &file, &functions, &trace, &real)
+        let pages = touched_pages(&functions, &trace, None, None, PAGE_BYTES);
+        let prediction =
+            Prediction { trace: &trace, functions: &functions, pages: &pages, is_in_parts: false };
+        compare(&request, &file, &functions, &prediction, &real)
     }
 }
 

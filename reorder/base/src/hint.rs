@@ -125,6 +125,8 @@ pub enum MapHint {
     Unchanged,
     /// A complete copy.
     Whole,
+    /// That of the image with copies; to make that image again, what is to be copied.
+    OfCopies,
 }
 
 /// What helps besides an order file for the linker.

@@ -17,7 +17,7 @@ use reorder_image::functions::FunctionTable;
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::{MachOImage, is_macho};
 use reorder_image::pins::Pin;
-use reorder_trace::ImageIdentity;
+use reorder_trace::{ExecutedBlocks, ImageIdentity, ResolvedTrace, executed_blocks};
 
 /// The analysis of an image whose functions can be moved.
 pub enum OpenedAnalysis<'image> {
@@ -95,6 +95,20 @@ impl<'data> OpenedImage<'data> {
         match self {
             Self::Elf(_, functions) => Cow::Borrowed(&functions.table),
             Self::MachO(image) => Cow::Owned(image.names.functions()),
+        }
+    }
+
+    /// The executed basic blocks of `traces`, where one of them has any.
+    #[must_use]
+    pub fn executed(
+        &self,
+        traces: &[ResolvedTrace],
+        functions: &FunctionTable<'_>,
+    ) -> Option<ExecutedBlocks> {
+        let has_blocks = traces.iter().any(|trace| !trace.blocks.is_empty());
+        match self {
+            Self::Elf(file, _) if has_blocks => Some(executed_blocks(traces, file, functions)),
+            Self::Elf(..) | Self::MachO(_) => None,
         }
     }
 

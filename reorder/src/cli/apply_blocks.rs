@@ -13,8 +13,8 @@ use reorder_layout::{LayoutRequest, Memory, PieceTrace, Strategy, lay_out_pieces
 use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::{with_fragments, with_random_fragments};
 use reorder_relocate::elf::copies::Candidate;
-use reorder_trace::ImageIdentity;
-use reorder_trace::{BlockAccount, ExecutedBlock, WholeReason, executed_blocks};
+use reorder_trace::{BlockAccount, ExecutedBlock, ExecutedBlocks, WholeReason, executed_blocks};
+use reorder_trace::{ImageIdentity, ResolvedTrace};
 
 /// What one startup executed, in order of first execution.
 struct Executed {
@@ -39,8 +39,22 @@ pub fn with_blocks(
         return with_random_fragments(applied, request.seed, |candidates| order(candidates, &[], &request));
     }
     let identity = ImageIdentity::of(path, file.build_id());
-    let traces = arrangement.traces(path, &identity, functions, &context.talk)?;
-    let blocks = executed_blocks(&traces.traces, file, functions);
+    let traces = arrangement.traces(path, &identity, functions, &context.talk)?.traces;
+    let blocks = executed_blocks(&traces, file, functions);
+    with_executed(applied, functions, (&traces, &blocks), &request, context)
+}
+
+/// Copies what `blocks`, the executed blocks of `traces`, say was executed.
+///
+/// # Errors
+/// Refusals, malformed tables.
+pub fn with_executed(
+    applied: Applied,
+    functions: &FunctionTable<'_>,
+    (traces, blocks): (&[ResolvedTrace], &ExecutedBlocks),
+    request: &LayoutRequest,
+    context: &Context,
+) -> Result<Applied> {
     tell_whole(&blocks.account, context);
     let range = |block: &ExecutedBlock| {
         let start = functions.get(block.function).start.plus(u64::from(block.offset));
@@ -48,13 +62,12 @@ pub fn with_blocks(
         start..start.plus(u64::from(block.size))
     };
     let executed: Vec<Executed> = traces
-        .traces
         .iter()
         .zip(&blocks.traces)
         .map(|(trace, blocks)| Executed { weight: trace.weight, ranges: blocks.iter().map(range).collect() })
         .collect();
     let ran = union(executed.iter().flat_map(|executed| &executed.ranges));
-    with_fragments(applied, &ran, |candidates| order(candidates, &executed, &request))
+    with_fragments(applied, &ran, |candidates| order(candidates, &executed, request))
 }
 
 /// Says how many functions are copied whole, because their basic blocks are not known.

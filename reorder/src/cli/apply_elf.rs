@@ -16,9 +16,10 @@ use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::{Memory, Room, lay_out};
 use reorder_relocate::RelocateOptions;
-use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::with_clones;
+use reorder_relocate::apply::copies_map::{is_of_copies, map_of_copies, without_copies};
 use reorder_relocate::apply::elf::{apply, layout_map};
+use reorder_relocate::apply::{Applied, ApplySummary};
 use reorder_relocate::layout_map::LayoutMap;
 use reorder_trace::ImageIdentity;
 
@@ -69,10 +70,28 @@ pub fn apply_elf(
 ) -> Result<AppliedFile> {
     let file = ElfFile::parse(bytes)?;
     let functions = ElfFunctions::collect(&file)?;
+    if let Some(map) = request.arrangement.map()?.filter(is_of_copies) {
+        let Applied { bytes: restored, map, summary } = without_copies(&file, &map)?;
+        let functions = functions.table.len();
+        let applied = Applied { bytes: restored, map, summary: ApplySummary { functions, ..summary } };
+        return Ok(finished(applied, bytes, Vec::new()));
+    }
+    if request.layout != LayoutKind::Functions && request.arrangement.has_order() {
+        return Err(Error::usage("an order of functions does not say which blocks run")
+            .with_hint("leave out --layout, or give traces in place of the order"));
+    }
+    if request.layout == LayoutKind::Both && request.with_map {
+        return Err(Error::usage("no map leads back over both moved functions and copies")
+            .with_hint("leave out --map, or use --layout functions or --layout blocks"));
+    }
     if request.layout == LayoutKind::Blocks {
         let unmoved = Applied::unmoved(&file, &functions.table);
         let applied = with_blocks(unmoved, path, &file, &functions.table, request.arrangement, context)?;
-        return Ok(finished(applied, bytes, Vec::new()));
+        let maps = match request.with_map {
+            true => vec![("", map_of_copies(&file, &applied)?)],
+            false => Vec::new(),
+        };
+        return Ok(finished(applied, bytes, maps));
     }
     let analysed = (request.clones != Some(CloneChoice::All)).then(|| {
         let _phase = tracing::info_span!("analyse").entered();

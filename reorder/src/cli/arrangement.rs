@@ -62,6 +62,17 @@ impl ArrangementArguments {
         self.layout.request(default_memory)
     }
 
+    /// The map, if one is given in place of an order.
+    ///
+    /// # Errors
+    /// An unreadable or damaged file.
+    pub fn map(&self) -> Result<Option<LayoutMap>> {
+        let Some(path) = &self.order else { return Ok(None) };
+        let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+        let map = LayoutMap::is_map(&bytes).then(|| LayoutMap::parse(&bytes));
+        map.transpose().map_err(|error| error.in_file(path))
+    }
+
     /// An order file or a map is given.
     pub fn has_order(&self) -> bool {
         self.order.is_some()

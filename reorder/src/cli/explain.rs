@@ -41,7 +41,7 @@ pub struct ExplainArguments {
     /// Functions to explain
     #[arg(value_name = "SYMBOL", required = true)]
     symbols: Vec<String>,
-    /// IMAGE with its functions moved
+    /// IMAGE with its functions moved or copied
     #[arg(long, value_name = "FILE", conflicts_with_all = ["strategy", "seed", "memory", "early", "effort", "unseen", "compress"])]
     new: Option<PathBuf>,
     #[command(flatten)]
@@ -86,7 +86,8 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
         None => None,
     };
     let moves = arguments.scenarios.moves(path, &bytes, arguments.new.as_deref())?;
-    let new = match (arguments.new.as_ref().zip(moves), &analysis) {
+    let executed = image.executed(&starts.traces.traces, &functions);
+    let new = match (arguments.new.as_ref().zip(moves.as_ref()), &analysis) {
         (Some((new, moves)), _) => {
             let starts = functions.iter().map(|(_, function)| Address(moves.map(function.start).0)).collect();
             Some(NewPlaces { starts, without_room: Vec::new(), name: new.display().to_string() })
@@ -99,6 +100,8 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
         scenarios: &scenarios,
         model,
         new_starts: new.as_ref().map(|new| new.starts.as_slice()),
+        executed: executed.as_ref(),
+        moves: moves.as_ref(),
         analysis: analysis.as_ref(),
         without_room: new.as_ref().map_or(&[], |new| new.without_room.as_slice()),
         references: references.as_ref(),

@@ -23,6 +23,7 @@ use reorder_image::macho::is_macho;
 use reorder_layout::opened::refuse_architecture;
 use reorder_relocate::address_map::AddressMap;
 use reorder_relocate::apply::ApplySummary;
+use reorder_relocate::apply::clones::{CopyableFunctions, copyable};
 use reorder_relocate::apply::elf::summarise;
 use reorder_relocate::debug::sections::check;
 use reorder_relocate::elf::plan::Plan;
@@ -78,6 +79,9 @@ struct Facts {
     code_pointers: usize,
     kept_relocations: Option<KeptRelocationSummary>,
     pins_by_reason: BTreeMap<String, usize>,
+    /// What `apply --layout blocks` could copy; absent where copies are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<CopyableFunctions>,
     #[serde(flatten)]
     summary: ApplySummary,
 }
@@ -97,6 +101,9 @@ impl Report for InspectReport {
         table.row(["functions".to_owned(), grouped(summary.functions as u64), percent(facts.function_bytes)]);
         table.row(["  movable".to_owned(), grouped(summary.functions_movable as u64), String::new()]);
         table.row(["  pinned".to_owned(), grouped(summary.pinned.len() as u64), String::new()]);
+        if let Some(copies) = &facts.copies {
+            table.row(["  that can be copied".to_owned(), grouped(copies.functions as u64), String::new()]);
+        }
         table.row(["units".to_owned(), grouped(facts.units as u64), String::new()]);
         table.row(["  of several functions".to_owned(), grouped(facts.glued_units as u64), String::new()]);
         table.row([
@@ -120,6 +127,9 @@ impl Report for InspectReport {
             text.push_str(
                 "The kept relocations are damaged or contradict the code too often: they were ignored.\n",
             );
+        }
+        for (obstacle, count) in facts.copies.iter().flat_map(|copies| &copies.obstacles) {
+            text.push_str(&format!("{} cannot be copied: {obstacle}\n", grouped(*count as u64)));
         }
         text.push_str(&pins_text(&summary.pinned, self.shown));
         text
@@ -173,12 +183,14 @@ fn inspect(bytes: &[u8], report: &mut InspectReport) -> Result<()> {
         &analysis,
         &Plan { map: AddressMap::default(), without_room: Vec::new() },
     );
-    report.facts = Some(facts(&analysis, summary));
+    // Images that functions move in and copies are refused in are no finding.
+    let copies = copyable(&file, &functions, &analysis).ok();
+    report.facts = Some(facts(&analysis, summary, copies));
     check(&file)?;
     Ok(())
 }
 
-fn facts(analysis: &Analysis<'_>, summary: ApplySummary) -> Facts {
+fn facts(analysis: &Analysis<'_>, summary: ApplySummary, copies: Option<CopyableFunctions>) -> Facts {
     let text_bytes = analysis.code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
     let function_bytes = analysis.partition.blocks.iter().map(|block| block.size()).sum();
     let padding_bytes = analysis.partition.padding_bytes();
@@ -197,6 +209,7 @@ fn facts(analysis: &Analysis<'_>, summary: ApplySummary) -> Facts {
         code_pointers: analysis.pointers.len(),
         kept_relocations: analysis.kept_relocations,
         pins_by_reason,
+        copies,
         summary,
     }
 }

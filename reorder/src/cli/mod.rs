@@ -45,6 +45,7 @@ mod kept_inputs;
 pub mod man;
 pub mod measure;
 pub mod optimize;
+pub mod optimize_layout;
 mod optimize_page;
 pub mod record;
 mod record_scenarios;

@@ -12,12 +12,13 @@ use clap::Args;
 use crate::cli::check_args::{check_all, words};
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
+use crate::cli::optimize_layout::{LaidOut, LayoutChoice, Recorded, laid_out};
 use crate::cli::optimize_page::pending_page;
 use crate::cli::relocate_args::RelocateArguments;
 use crate::cli::report::PAGE_NAME;
 use crate::exit_status::ExitStatus;
 use crate::hints;
-use crate::optimize_report::{OptimizeReport, OptimizedRun, SimulatedPages};
+use crate::optimize_report::{OptimizeReport, OptimizedRun, Placed};
 use crate::packages;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::hint::{RecordedUse, RunPurpose};
@@ -25,12 +26,9 @@ use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
+use reorder_layout::Memory;
 use reorder_layout::arguments::LayoutArguments;
-use reorder_layout::memory;
-use reorder_layout::simulate::{ImageNames, simulate};
-use reorder_layout::{Layout, Memory, Room, lay_out};
-use reorder_relocate::apply::elf::apply;
-use reorder_relocate::apply::{Applied, Arrangement};
+use reorder_layout::simulate::ImageNames;
 use reorder_report::table::grouped;
 use reorder_run::check::{CheckRequest, CheckedRun, Trial, TrialFile};
 use reorder_run::measure::{self, MeasureRequest, Measurement};
@@ -73,7 +71,10 @@ pub struct OptimizeArguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     record_runs: u32,
     #[command(flatten)]
-    layout: LayoutArguments,
+    order: LayoutArguments,
+    /// What is laid out; all but `functions` record the basic blocks that run
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
+    layout: LayoutChoice,
     #[command(flatten)]
     relocate: RelocateArguments,
     /// Keep the traces in this directory
@@ -91,10 +92,12 @@ pub struct OptimizeArguments {
 }
 
 /// One set of arguments and its traces.
-struct Start {
-    shown: String,
+pub struct Start {
+    /// The arguments as given.
+    pub shown: String,
     arguments: Vec<OsString>,
-    traces: ResolvedTraces,
+    /// Its recordings.
+    pub traces: ResolvedTraces,
 }
 
 /// Runs all phases and prints one table.
@@ -136,32 +139,17 @@ fn optimize(
     let phase = talk.phase("analyse", 0);
     let file = ElfFile::parse(bytes)?;
     let functions = ElfFunctions::collect(&file)?;
-    let analysis = Analysis::new(&file, &functions)?;
+    arguments.relocate.check_map(false)?;
+    let room = arguments.layout.moves_functions().then(|| Analysis::new(&file, &functions)).transpose()?;
     phase.finish(&format!("{} functions", grouped(functions.table.len() as u64)));
 
     let starts = record_runs(arguments, context, &file, &functions.table, runs)?;
 
-    let phase = talk.phase("order", 0);
-    let request = arguments.layout.request(Memory::default());
-    let all: Vec<_> = starts.iter().flat_map(|start| start.traces.traces.iter().cloned()).collect();
-    let layout = lay_out(&file, &functions.table, &all, Room::InPlace(&analysis), &request)?;
-    phase.finish(&format!(
-        "{} functions of {} traces placed first",
-        grouped(layout.needed as u64),
-        all.len()
-    ));
-
-    let phase = talk.phase("relocate", 0);
-    let applied = mapped.explaining(apply_layout(&file, &functions, analysis, &layout, arguments))?;
-    phase.finish(&format!(
-        "{} moved, {} pinned, verified",
-        grouped(applied.summary.functions_moved as u64),
-        grouped(applied.summary.pinned.len() as u64)
-    ));
-
-    let phase = talk.phase("simulate", 0);
-    let simulated = simulate_runs(bytes, &applied, &functions.table, &starts)?;
-    phase.finish(&format!("{} runs", starts.len()));
+    let request = arguments.order.request(Memory::default());
+    let input = Recorded { file: &file, functions: &functions, starts: &starts, request: &request };
+    let options = arguments.relocate.options();
+    let laid_out = mapped.explaining(laid_out(&input, arguments.layout, room, options, context))?;
+    let LaidOut { applied, needed, simulated } = laid_out;
 
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let package = packages::warning(output);
@@ -196,7 +184,7 @@ fn optimize(
         &arguments.image,
         output,
         (request.strategy, request.seed),
-        &layout,
+        Placed { functions: needed, bytes_before: bytes.len() },
         &applied,
         runs.collect(),
     ))
@@ -226,6 +214,7 @@ fn record_runs(
             runs: arguments.record_runs,
             first_run,
             discard_output: true,
+            blocks: arguments.layout.needs_blocks(),
             ..RecordRequest::default()
         })?;
         first_run += arguments.record_runs;
@@ -252,35 +241,6 @@ fn as_path_argument(image: &Path) -> OsString {
         Some(parent) if parent.as_os_str().is_empty() => Path::new(".").join(image).into_os_string(),
         _ => image.as_os_str().to_owned(),
     }
-}
-
-fn apply_layout(
-    file: &ElfFile<'_>,
-    functions: &ElfFunctions<'_>,
-    analysis: Analysis<'_>,
-    layout: &Layout,
-    arguments: &OptimizeArguments,
-) -> Result<Applied> {
-    // Functions that the strategy did not place keep their order after the others.
-    let front = layout.order.get(..layout.chosen).unwrap_or(&layout.order);
-    arguments.relocate.check_map(false)?;
-    apply(file, functions, analysis, Arrangement::Needed(front, layout.needed), arguments.relocate.options())
-}
-
-/// Pages of 4 KiB that each run needs, before and after.
-fn simulate_runs(
-    bytes: &[u8],
-    applied: &Applied,
-    functions: &FunctionTable<'_>,
-    starts: &[Start],
-) -> Result<Vec<SimulatedPages>> {
-    let moves = recover_moves(bytes, &applied.bytes)?;
-    let models = &memory::default_for_elf()[..1];
-    let simulated = starts.iter().map(|start| {
-        let names = ImageNames { old: start.shown.clone(), new: None };
-        SimulatedPages::of(&simulate(names, functions, &start.traces, Some(&moves), models))
-    });
-    Ok(simulated.collect())
 }
 
 /// Runs both programs with the arguments of each run, before the moved one is renamed to its destination.

@@ -67,6 +67,12 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let new = arguments.new.as_deref();
     let moves = arguments.scenarios.moves(path, &bytes, new)?;
+    if moves.as_ref().is_some_and(|moves| !moves.copies().is_empty()) {
+        let cause = "the page map shows the functions where they are, and NEW runs copies of them: its curves and totals count these";
+        context
+            .talk
+            .warning(cause, Some("reorder explain --new NEW shows where the copies of a function are"));
+    }
     let names = ImageNames::of(path, new);
     let scenarios = starts.sources.group(&starts.traces);
     let (mut summary, document) = page(PageRequest {

@@ -13,13 +13,14 @@ use reorder_system::mapped::map_image;
 
 /// Count the page faults of recorded runs under a memory model
 ///
-/// With NEW, an image that `reorder apply` made from IMAGE, both are compared. The traces are those of IMAGE.
+/// With NEW, an image that `reorder apply` made from IMAGE, both are compared. The traces are those of IMAGE. Functions count
+/// whole, unless they were recorded with their basic blocks.
 #[derive(Args, Debug)]
 pub struct SimulateArguments {
     /// The program or shared object that was traced
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
-    /// IMAGE with its functions moved
+    /// IMAGE with its functions moved or copied
     #[arg(value_name = "NEW")]
     new: Option<PathBuf>,
     #[command(flatten)]
@@ -41,6 +42,14 @@ pub fn run(arguments: &SimulateArguments, context: &Context) -> Result<ExitStatu
     let new = arguments.new.as_deref();
     let moves = arguments.scenarios.moves(path, &bytes, new)?;
     let names = ImageNames::of(path, new);
-    context.print(&simulate(names, &functions, &starts.traces, moves.as_ref(), &models))?;
+    let executed = image.executed(&starts.traces.traces, &functions);
+    context.print(&simulate(
+        names,
+        &functions,
+        &starts.traces,
+        executed.as_ref(),
+        moves.as_ref(),
+        &models,
+    ))?;
     Ok(ExitStatus::Success)
 }

@@ -5,26 +5,31 @@
 //! answer holds for any layout, however it was computed.
 
 mod bare;
+mod blocks;
 mod find;
 mod neighbours;
 mod placement;
 mod report;
 
+use layout_algos::score::Span;
 use reorder_base::address::Address;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::pins::Pin;
 use reorder_image::references::ReferenceGraph;
 use reorder_layout::opened::OpenedAnalysis;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{MemoryModel, spans};
+use reorder_layout::simulate::{MemoryModel, placed};
 use reorder_report::visible::visible_start;
-use reorder_trace::readable_name;
+use reorder_trace::{ExecutedBlocks, ResolvedTrace, readable_name};
+use reorder_verify::AddressMoves;
 
+pub use blocks::{ExplainedBlocks, Part};
 pub use find::find;
 pub use neighbours::Neighbour;
 pub use placement::{Placed, PlacementReason};
 pub use report::{ExplainReport, ExplainedFunction, ExplainedPin, Run, Side};
 
+use blocks::Parts;
 use neighbours::Places;
 
 /// Longer names are cut, in sentences too: a template's name may have thousands of characters.
@@ -41,6 +46,10 @@ pub struct Knowledge<'files> {
     pub model: &'files MemoryModel,
     /// By function, where it is after relocation; `None` without relocation.
     pub new_starts: Option<&'files [Address]>,
+    /// The executed blocks of all traces, where these have any.
+    pub executed: Option<&'files ExecutedBlocks>,
+    /// Where code is in the new image, if there is one.
+    pub moves: Option<&'files AddressMoves>,
     /// What is pinned, where that is known.
     pub analysis: Option<&'files OpenedAnalysis<'files>>,
     /// Functions, ascending, that are not pinned but for which there is no room elsewhere, where that is known.
@@ -56,6 +65,8 @@ pub struct Explainer<'files> {
     new: Option<Places>,
     /// By function, in which scenarios it runs, as positions.
     runs_in: Vec<Vec<u32>>,
+    /// What runs of each function.
+    parts: Parts,
 }
 
 impl<'files> Explainer<'files> {
@@ -75,7 +86,8 @@ impl<'files> Explainer<'files> {
         }
         let old = Places::new(functions, &starts);
         let new = knowledge.new_starts.map(|starts| Places::new(functions, starts));
-        Self { knowledge, old, new, runs_in }
+        let parts = knowledge.executed.map_or_else(Parts::default, Parts::of);
+        Self { knowledge, old, new, runs_in, parts }
     }
 
     /// All that is known of the function.
@@ -99,6 +111,7 @@ impl<'files> Explainer<'files> {
             old: side(&self.old),
             new: self.new.as_ref().map(side),
             runs: self.runs(index),
+            blocks: self.parts.explained(index, functions, self.knowledge.moves),
             scenarios: self.knowledge.scenarios.len() as u64,
             pin: self.pin(index).map(|pin| ExplainedPin {
                 reason: pin.reason,
@@ -156,22 +169,31 @@ impl<'files> Explainer<'files> {
                 rank: rank as u64 + 1,
                 of_functions: trace.functions.len() as u64,
                 nanoseconds: trace.nanoseconds.get(rank).copied(),
-                faults: self.faults(trace, rank, &self.old),
-                new_faults: self.new.as_ref().map(|places| self.faults(trace, rank, places)),
+                faults: self.faults(trace, rank, false),
+                new_faults: self.new.as_ref().map(|_| self.faults(trace, rank, true)),
             })
         };
         self.runs_in[index.0 as usize].iter().filter_map(of_scenario).collect()
     }
 
     /// Faults that happen because the function at `rank` runs, in the order of `trace`.
-    fn faults(&self, trace: &reorder_trace::ResolvedTrace, rank: usize, places: &Places) -> u64 {
-        let old = spans(self.knowledge.functions, trace);
-        let moved = trace.functions.iter().zip(old).map(|(&index, span)| {
-            let start = places.start(index).0;
-            layout_algos::score::Span { start, end: start.saturating_add(span.end - span.start) }
-        });
-        let curve = self.knowledge.model.model.faults(moved.take(rank + 1));
-        let after = |place: usize| curve.after_each().get(place).copied().unwrap_or(0);
-        after(rank) - rank.checked_sub(1).map_or(0, after)
+    fn faults(&self, trace: &ResolvedTrace, rank: usize, is_new: bool) -> u64 {
+        let Knowledge { functions, moves, new_starts, model, .. } = self.knowledge;
+        let code = |&index: &FunctionIndex| -> Vec<Span> {
+            let code = self.parts.code(index, functions);
+            match (is_new, moves, new_starts) {
+                (false, ..) | (true, None, None) => code,
+                (true, Some(moves), _) => code.into_iter().flat_map(|span| placed(span, moves)).collect(),
+                (true, None, Some(starts)) => {
+                    let (old, new) = (functions.get(index).start.0, starts[index.0 as usize].0);
+                    let moved = |address: u64| new.saturating_add(address.saturating_sub(old));
+                    let moved = |span: Span| Span { start: moved(span.start), end: moved(span.end) };
+                    code.into_iter().map(moved).collect()
+                }
+            }
+        };
+        let faults =
+            |count: usize| model.model.faults(trace.functions.iter().take(count).flat_map(code)).total();
+        faults(rank + 1).saturating_sub(faults(rank))
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::MAX_NAME_LENGTH;
+use super::blocks::ExplainedBlocks;
 use super::neighbours::Neighbour;
 use super::placement::Placed;
 use reorder_base::address::Address;
@@ -41,6 +42,9 @@ pub struct ExplainedFunction {
     pub new: Option<Side>,
     /// One entry for each scenario in which it runs.
     pub runs: Vec<Run>,
+    /// What of it runs, where the traces have its basic blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<ExplainedBlocks>,
     /// Number of all scenarios.
     pub scenarios: u64,
     /// Why it stays, if it does.
@@ -137,6 +141,9 @@ impl ExplainedFunction {
         match self.runs.is_empty() {
             true => text.push_str(&format!("  runs     in none of {} scenarios\n", self.scenarios)),
             false => text.push_str(&self.runs_text(&report.model)),
+        }
+        if let Some(blocks) = &self.blocks {
+            text.push_str(&blocks.text(self.size_bytes));
         }
         if let Some(placement) = &self.placement {
             for (number, because) in placement.because.iter().enumerate() {

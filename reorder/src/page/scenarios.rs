@@ -12,9 +12,8 @@ use rayon::prelude::*;
 use super::PageRequest;
 use reorder_image::functions::FunctionIndex;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{MemoryModel, spans};
+use reorder_layout::simulate::{MemoryModel, Touched};
 use reorder_trace::ResolvedTrace;
-use reorder_verify::AddressMoves;
 
 /// Points of a curve after its origin.
 pub(super) const POINTS: usize = 200;
@@ -153,50 +152,40 @@ fn earliest(touches: impl Iterator<Item = FirstTouch>) -> Vec<FirstTouch> {
 }
 
 /// One trace in both layouts.
-struct Replay<'run> {
-    trace: &'run ResolvedTrace,
-    old: Vec<Span>,
-    new: Option<Vec<Span>>,
-    /// Bytes touched after each function.
+struct Replay {
+    touched: Touched,
+    /// Bytes touched after each function or block.
     bytes: Vec<u64>,
 }
 
-impl<'run> Replay<'run> {
-    fn new(request: &PageRequest<'_>, trace: &'run ResolvedTrace) -> Self {
-        let old = spans(request.functions, trace);
-        let new = request.moves.map(|moves| moved(&old, moves));
-        let bytes = touched_after_each(&old);
-        Self { trace, old, new, bytes }
+impl Replay {
+    fn new(request: &PageRequest<'_>, trace: &ResolvedTrace) -> Self {
+        let executed = request.image.executed(std::slice::from_ref(trace), request.functions);
+        let executed = executed.as_ref().map(|executed| (executed, 0));
+        let touched = Touched::of(request.functions, trace, executed, request.moves);
+        let bytes = touched_after_each(&touched.old);
+        Self { touched, bytes }
     }
 
     fn under(&self, model: &MemoryModel) -> Steps {
-        let faults = |spans: &[Span]| model.model.faults(spans.iter().copied()).after_each().to_vec();
         Steps {
-            old: faults(&self.old),
-            new: self.new.as_deref().map(faults),
+            old: model.model.faults(self.touched.old.iter().copied()).after_each().to_vec(),
+            new: self.touched.new_faults_after_each(model),
             bound: self.bytes.iter().map(|&bytes| lower_bound(bytes, model.model)).collect(),
         }
     }
 
     fn count_at_share(&self, point: usize) -> usize {
-        (self.old.len() * point).div_ceil(POINTS)
+        (self.touched.old.len() * point).div_ceil(POINTS)
     }
 
     fn count_at_time(&self, point: usize, end: u64) -> usize {
         if point == POINTS {
-            return self.old.len();
+            return self.touched.old.len();
         }
         let time = u128::from(end) * point as u128 / POINTS as u128;
-        self.trace.nanoseconds.partition_point(|&nanoseconds| u128::from(nanoseconds) < time)
+        self.touched.nanoseconds.partition_point(|&nanoseconds| u128::from(nanoseconds) < time)
     }
-}
-
-fn moved(spans: &[Span], moves: &AddressMoves) -> Vec<Span> {
-    let moved = |span: &Span| {
-        let start = moves.map(reorder_base::address::Address(span.start)).0;
-        Span { start, end: start.saturating_add(span.end - span.start) }
-    };
-    spans.iter().map(moved).collect()
 }
 
 /// Bytes inside at least one of the first `n` spans, for each `n`.

@@ -20,12 +20,14 @@ mod fields;
 mod macho;
 mod moves;
 mod padding;
+mod placed_copies;
 mod processor;
 pub mod remark;
 pub mod report;
 mod unchanged;
 
 pub use moves::{AddressMoves, Move};
+pub use placed_copies::PlacedCopy;
 pub use report::{Check, CheckSummary, Difference, VerifyReport};
 
 use reorder_base::address::Address;
@@ -93,7 +95,7 @@ pub fn verify_moves(old: &[u8], new: &[u8], moves: &[Move], options: VerifyOptio
     }
 }
 
-/// Pairs the functions of the `old` file with those of the `new` one.
+/// Pairs the functions of the `old` file with those of the `new` one, and with the copies of them that it says it has.
 ///
 /// # Errors
 /// `Malformed` when a file cannot be read; `Verification` when the two images do not correspond, disagree about a move,

@@ -1,11 +1,14 @@
 //! Where functions went: sorted, disjoint ranges with their old and new start.
 
 use std::fmt;
+use std::ops::Range;
 
 use rayon::prelude::*;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::address_index::AddressIndex;
 use reorder_base::error::{Error, Result};
+
+use crate::placed_copies::{PlacedCopies, PlacedCopy};
 
 /// A function range, or several that overlap, and where it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +54,8 @@ pub struct AddressMoves {
     index: AddressIndex,
     /// Finds new starts, in the order of `by_new_start`.
     new_index: AddressIndex,
+    /// Code that has a copy besides.
+    copies: PlacedCopies,
 }
 
 impl AddressMoves {
@@ -138,6 +143,22 @@ impl AddressMoves {
         self.by_new_start.iter().map(|&at| &self.moves[at as usize])
     }
 
+    /// The same with copies of code.
+    pub(crate) fn with_copies(self, copies: Vec<PlacedCopy>) -> Self {
+        Self { copies: PlacedCopies::new(copies), ..self }
+    }
+
+    /// The copies of code in the new image, by the places of their originals.
+    pub fn copies(&self) -> &[PlacedCopy] {
+        self.copies.as_slice()
+    }
+
+    /// Where `size` bytes of one function at `start` of the old image run in the new one: in their copies, and where they went
+    /// as far as they have none. In the order of the old addresses.
+    pub fn places(&self, start: Address, size: u64) -> Vec<Range<NewAddress>> {
+        self.copies.places(self.map(start), size)
+    }
+
     /// Merges `evidence` (one entry per unwind entry or symbol) into disjoint ranges.
     pub(crate) fn from_evidence(mut evidence: Vec<Move>) -> Result<Self> {
         evidence.par_sort_unstable();
@@ -170,7 +191,7 @@ impl AddressMoves {
         }
         let index = AddressIndex::new(moves.iter().map(|range| range.old_start.0));
         let new_index = AddressIndex::new(by_new_start.iter().map(|&at| moves[at as usize].new_start.0));
-        Ok(Self { moves, by_new_start, index, new_index })
+        Ok(Self { moves, by_new_start, index, new_index, copies: PlacedCopies::default() })
     }
 }
 

@@ -1,12 +1,14 @@
 //! Traces and images to page faults: the cost of recorded startups in each layout, and a lower bound for all layouts.
 //!
 //! Takes an image's functions, the traces, and where the functions are in a second image; gives [`Simulation`].
-//! No program is run. A function that runs is taken to touch all of its pages; pages are those of the true addresses.
+//! No program is run. A function that runs is taken to touch all of its pages, unless the trace has its basic blocks: then
+//! those of the executed ones, or of their copies. Pages are those of the true addresses.
 
 mod curve;
 mod report;
 #[cfg(test)]
 mod tests;
+mod touched;
 
 use std::path::Path;
 
@@ -15,9 +17,10 @@ use layout_algos::score::{FaultCurve, Span, lower_bound, touched_bytes};
 pub use crate::memory::MemoryModel;
 pub use curve::CurvePoint;
 pub use report::{Faults, Simulation, TraceFaults};
+pub use touched::{Touched, block_span, placed, touched_pages};
 
 use reorder_image::functions::FunctionTable;
-use reorder_trace::{ResolvedTrace, ResolvedTraces};
+use reorder_trace::{ExecutedBlocks, ResolvedTrace, ResolvedTraces};
 use reorder_verify::AddressMoves;
 
 /// What the two images are called in the report.
@@ -37,7 +40,8 @@ impl ImageNames {
     }
 }
 
-/// Simulates all traces under `models` in the old image and, when `moves` gives the new addresses, in the new one.
+/// Simulates all traces under `models` in the old image and, when `moves` gives the new addresses, in the new one. `executed`
+/// has the executed blocks of the traces; without it, functions count whole.
 ///
 /// Trace `weight`s count in the totals: a trace of weight 3 counts like three equal ones.
 #[must_use]
@@ -45,11 +49,15 @@ pub fn simulate(
     names: ImageNames,
     functions: &FunctionTable<'_>,
     traces: &ResolvedTraces,
+    executed: Option<&ExecutedBlocks>,
     moves: Option<&AddressMoves>,
     models: &[MemoryModel],
 ) -> Simulation {
-    let traces: Vec<TraceFaults> =
-        traces.traces.iter().map(|trace| simulate_trace(functions, trace, moves, models)).collect();
+    let simulated = |(number, trace): (usize, &ResolvedTrace)| {
+        let touched = Touched::of(functions, trace, executed.map(|executed| (executed, number)), moves);
+        simulate_trace(functions, trace, &touched, models)
+    };
+    let traces: Vec<TraceFaults> = traces.traces.iter().enumerate().map(simulated).collect();
     let totals = models.iter().enumerate().map(|(index, model)| total(model, index, &traces)).collect();
     Simulation { image: names.old, new_image: names.new, totals, traces }
 }
@@ -57,31 +65,28 @@ pub fn simulate(
 fn simulate_trace(
     functions: &FunctionTable<'_>,
     trace: &ResolvedTrace,
-    moves: Option<&AddressMoves>,
+    touched: &Touched,
     models: &[MemoryModel],
 ) -> TraceFaults {
-    let old_spans = spans(functions, trace);
-    let new_spans: Option<Vec<Span>> = moves.map(|moves| {
-        let moved = |&index| {
-            let function = functions.get(index);
-            let start = moves.map(function.start).0;
-            Span { start, end: start.saturating_add(function.size()) }
-        };
-        trace.functions.iter().map(moved).collect()
+    let bytes = touched_bytes(&spans(functions, trace));
+    let block_bytes = touched.is_by_block.then(|| {
+        let new = touched.new.as_ref().map_or(u64::MAX, |new| touched_bytes(new));
+        // Branches of copies may be shorter.
+        touched_bytes(&touched.old).min(new)
     });
-    let bytes = touched_bytes(&old_spans);
     let under = |named: &MemoryModel| {
         let model = named.model;
-        let old = model.faults(old_spans.iter().copied());
-        let new = new_spans.as_ref().map(|spans| model.faults(spans.iter().copied()));
+        let old = model.faults(touched.old.iter().copied());
+        let new = touched.new.as_ref().map(|spans| model.faults(spans.iter().copied()));
         Faults {
             model: named.name.clone(),
             title: named.title.clone(),
             lower_bound_faults: lower_bound(bytes, model),
+            block_bound_faults: block_bytes.map(|bytes| lower_bound(bytes, model)),
             faults: old.total(),
             new_faults: new.as_ref().map(FaultCurve::total),
             fewer_percent: new.as_ref().and_then(|new| report::fewer_percent(old.total(), new.total())),
-            curve: curve::points(&old, new.as_ref(), &trace.nanoseconds),
+            curve: curve::points(&old, new.as_ref(), &touched.nanoseconds),
         }
     };
     TraceFaults {
@@ -89,6 +94,7 @@ fn simulate_trace(
         weight: trace.weight,
         functions: trace.functions.len() as u64,
         touched_bytes: bytes,
+        block_bytes,
         models: models.iter().map(under).collect(),
     }
 }
@@ -114,11 +120,14 @@ fn total(model: &MemoryModel, index: usize, traces: &[TraceFaults]) -> Faults {
     let is_compared =
         traces.iter().all(|trace| trace.models[index].new_faults.is_some()) && !traces.is_empty();
     let faults = sum(&|model| model.faults);
+    let is_by_block = traces.iter().any(|trace| trace.block_bytes.is_some());
+    let block_bound = |model: &Faults| model.block_bound_faults.unwrap_or(model.lower_bound_faults);
     let new_faults = is_compared.then(|| sum(&|model| model.new_faults.unwrap_or(0)));
     Faults {
         model: model.name.clone(),
         title: model.title.clone(),
         lower_bound_faults: sum(&|model| model.lower_bound_faults),
+        block_bound_faults: is_by_block.then(|| sum(&block_bound)),
         faults,
         new_faults,
         fewer_percent: new_faults.and_then(|new| report::fewer_percent(faults, new)),

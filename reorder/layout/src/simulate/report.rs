@@ -31,6 +31,9 @@ pub struct TraceFaults {
     pub functions: u64,
     /// Bytes of these functions.
     pub touched_bytes: u64,
+    /// Bytes of their executed blocks, where the trace has these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_bytes: Option<u64>,
     /// In the order of the models asked for.
     pub models: Vec<Faults>,
 }
@@ -43,8 +46,11 @@ pub struct Faults {
     /// Its description.
     #[serde(skip)]
     pub title: String,
-    /// No layout of whole functions has fewer faults.
+    /// No layout of whole functions has fewer faults, if all of their bytes are touched.
     pub lower_bound_faults: u64,
+    /// No layout of the executed blocks has fewer faults; absent where functions count whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_bound_faults: Option<u64>,
     /// Faults in the image.
     pub faults: u64,
     /// Faults in the new image.
@@ -67,17 +73,26 @@ impl Simulation {
         self.new_image.is_some()
     }
 
+    /// Whether executed blocks are known, so that functions do not count whole.
+    fn is_by_block(&self) -> bool {
+        self.totals.iter().any(|total| total.block_bound_faults.is_some())
+    }
+
     fn faults_table(&self, index: usize, title: &str) -> String {
-        let mut titles = vec![title, "bound", "image"];
+        let mut titles = vec![title, "bound"];
+        if self.is_by_block() {
+            titles.push("of blocks");
+        }
+        titles.push("image");
         if self.is_compared() {
             titles.extend(["new", "fewer"]);
         }
         let mut table = Table::new(titles);
         for trace in &self.traces {
-            table.row(faults_row(trace.trace.clone(), &trace.models[index]));
+            table.row(faults_row(trace.trace.clone(), &trace.models[index], self.is_by_block()));
         }
         if self.traces.len() > 1 {
-            table.row(faults_row(self.total_label(), &self.totals[index]));
+            table.row(faults_row(self.total_label(), &self.totals[index], self.is_by_block()));
         }
         table.render()
     }
@@ -114,7 +129,13 @@ impl Report for Simulation {
         if let Some(new) = &self.new_image {
             text.push_str(&format!("new    {new}\n"));
         }
-        text.push_str("Simulated faults of the recorded runs; no layout has fewer than the bound.\n");
+        text.push_str(match self.is_by_block() {
+            false => "Simulated faults of the recorded runs; no layout has fewer than the bound.\n",
+            true => {
+                "Simulated faults of the recorded runs, by executed basic blocks. No layout of blocks has fewer than the \
+                 bound of blocks; the other is that of functions of which every byte is needed.\n"
+            }
+        });
         for (index, total) in self.totals.iter().enumerate() {
             text.push('\n');
             text.push_str(&self.faults_table(index, &format!("{}: {}", total.model, total.title)));
@@ -126,8 +147,12 @@ impl Report for Simulation {
     }
 }
 
-fn faults_row(label: String, faults: &Faults) -> Vec<String> {
-    let mut row = vec![label, grouped(faults.lower_bound_faults), grouped(faults.faults)];
+fn faults_row(label: String, faults: &Faults, is_by_block: bool) -> Vec<String> {
+    let mut row = vec![label, grouped(faults.lower_bound_faults)];
+    if is_by_block {
+        row.push(faults.block_bound_faults.map_or_else(|| "-".to_owned(), grouped));
+    }
+    row.push(grouped(faults.faults));
     if let Some(new) = faults.new_faults {
         row.push(grouped(new));
         row.push(faults.fewer_percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1} %")));

@@ -82,7 +82,7 @@ fn bringing_functions_together_saves_the_second_page() {
     let moves = recover_moves(&bytes, &new).expect("only symbols moved");
     let traces = traces(&[(1, &ran), (3, &ran[..1])]);
     let simulation =
-        simulate(names(Some("new")), &functions.table, &traces, Some(&moves), &default_for_elf());
+        simulate(names(Some("new")), &functions.table, &traces, None, Some(&moves), &default_for_elf());
     // Once both functions, three times the first one: 2 + 3 faults become 1 + 3 under every model.
     assert_eq!(faults_of(&simulation), [(4, 5, Some(4)); 4]);
     assert_eq!(simulation.totals[0].fewer_percent.map(f64::round), Some(20.0));
@@ -98,7 +98,7 @@ fn faults_of_a_whole_program_are_its_pages() {
     let functions = ElfFunctions::collect(&file).expect("well-formed tables").table;
     let every_fifth: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).step_by(5).collect();
     let simulation =
-        simulate(names(None), &functions, &traces(&[(1, &every_fifth)]), None, &default_for_elf());
+        simulate(names(None), &functions, &traces(&[(1, &every_fifth)]), None, None, &default_for_elf());
     for (index, size) in [(0, 4096u64), (3, 16384), (1, 65536)] {
         let pages: BTreeSet<u64> = every_fifth
             .iter()
@@ -126,8 +126,14 @@ fn an_image_compared_with_itself_changes_nothing() {
     let functions = ElfFunctions::collect(&file).expect("well-formed tables").table;
     let all: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).collect();
     let moves = recover_moves(&bytes, &bytes).expect("the same image");
-    let simulation =
-        simulate(names(Some("same")), &functions, &traces(&[(2, &all)]), Some(&moves), &default_for_elf());
+    let simulation = simulate(
+        names(Some("same")),
+        &functions,
+        &traces(&[(2, &all)]),
+        None,
+        Some(&moves),
+        &default_for_elf(),
+    );
     for total in &simulation.totals {
         assert_eq!((Some(total.faults), total.fewer_percent), (total.new_faults, Some(0.0)));
         assert!(total.faults > 0);

@@ -1,6 +1,6 @@
 //! Copies of code, added to an image whose functions are placed: functions that had to stay, or the parts that run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use serde::Serialize;
@@ -40,6 +40,33 @@ pub struct SkippedFunction {
     pub obstacle: Obstacle,
     /// The place that shows it.
     pub evidence: Address,
+}
+
+/// How much of an image can be copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CopyableFunctions {
+    /// Functions that can be copied.
+    pub functions: usize,
+    /// Those that cannot, by the obstacle.
+    pub obstacles: BTreeMap<Obstacle, usize>,
+}
+
+/// What of all functions could be copied.
+///
+/// # Errors
+/// Refusals (R8, R13), malformed tables.
+pub fn copyable(
+    file: &ElfFile<'_>,
+    functions: &ElfFunctions<'_>,
+    analysis: &Analysis<'_>,
+) -> Result<CopyableFunctions> {
+    let all: Vec<FunctionIndex> = functions.table.iter().map(|(index, _)| index).collect();
+    let candidates = Candidates::find(file, functions, analysis, &all, Wanted::Whole)?;
+    let mut obstacles = BTreeMap::new();
+    for obstacle in candidates.obstacles() {
+        *obstacles.entry(obstacle).or_default() += 1;
+    }
+    Ok(CopyableFunctions { functions: candidates.function_count(), obstacles })
 }
 
 /// Copies those of `wanted`, in that order, that had to stay, then proves the result. `has_moved`: the image went through

@@ -3,6 +3,7 @@
 //! Guarantee: what is returned has passed `verify`, and applying its map to it gives back the input.
 
 pub mod clones;
+pub mod copies_map;
 pub mod elf;
 pub mod macho;
 #[cfg(test)]
@@ -33,7 +34,7 @@ pub enum Arrangement<'request> {
 }
 
 /// The result of [`elf::apply`] and [`macho::apply`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Applied {
     /// The new image.
     pub bytes: Vec<u8>,

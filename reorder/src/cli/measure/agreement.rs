@@ -8,11 +8,14 @@ use reorder_base::error::{Error, Result};
 use reorder_base::hint::{RecordedUse, RunPurpose};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
-use reorder_run::measure::agreement::{compare, real_pages};
+use reorder_layout::simulate::touched_pages;
+use reorder_run::measure::agreement::{Prediction, compare, real_pages};
 use reorder_run::measure::{MeasureRequest, Reach};
 use reorder_run::processor;
 use reorder_run::runnable;
-use reorder_trace::{ImageIdentity, ResolvedTrace};
+use reorder_system::PAGE_BYTES;
+use reorder_trace::{ImageIdentity, ResolvedTrace, executed_blocks};
+use reorder_verify::{AddressMoves, recover_moves};
 
 /// Runs the program once and compares.
 pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus> {
@@ -20,17 +23,42 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
         return Err(Error::usage("no program is given")
             .with_hint("reorder measure PROGRAM -t TRACES --agreement -- ARGUMENTS"));
     };
-    let request = arguments.request(find_program(program), None);
-    let path = &request.old;
-    runnable::check(path, RecordedUse::Simulate)?;
-    processor::check_program(path, RunPurpose::Measure)?;
-    let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
-    let image = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
-    let functions = ElfFunctions::collect(&image).map_err(|error| error.in_file(path))?.table;
-    let identity = ImageIdentity::of(path, image.build_id());
-    let traces = arguments.traces.resolve(path, &identity, &functions, &context.talk)?;
+    let path = find_program(program);
+    let new = arguments.new.as_deref().map(find_program);
+    // The new program runs, the trace is of the old one.
+    let request = arguments.request(new.clone().unwrap_or_else(|| path.clone()), None);
+    let running = &request.old;
+    runnable::check(running, RecordedUse::Simulate)?;
+    processor::check_program(running, RunPurpose::Measure)?;
+    let bytes = std::fs::read(&path).map_err(|error| Error::io(&path, error))?;
+    let image = ElfFile::parse(&bytes).map_err(|error| error.in_file(&path))?;
+    let functions = ElfFunctions::collect(&image).map_err(|error| error.in_file(&path))?.table;
+    let identity = ImageIdentity::of(&path, image.build_id());
+    let traces = arguments.traces.resolve(&path, &identity, &functions, &context.talk)?;
     let trace = of_this_start(&traces.traces, &request)?;
-    let report = compare(&request, &image, &functions, trace, &real_pages(&request, Reach::OnePage)?);
+    let blocks = (!trace.blocks.is_empty())
+        .then(|| executed_blocks(std::slice::from_ref(trace), &image, &functions).traces.pop())
+        .flatten();
+    let real = real_pages(&request, Reach::OnePage)?;
+    let predicted =
+        |moves: Option<&AddressMoves>| touched_pages(&functions, trace, blocks.as_deref(), moves, PAGE_BYTES);
+    let report = match new {
+        None => {
+            let pages = predicted(None);
+            let is_in_parts = blocks.is_some();
+            let prediction = Prediction { trace, functions: &functions, pages: &pages, is_in_parts };
+            compare(&request, &image, &functions, &prediction, &real)
+        }
+        Some(new) => {
+            let bytes = std::fs::read(&new).map_err(|error| Error::io(&new, error))?;
+            let moves = recover_moves(image.bytes, &bytes).map_err(|error| error.in_file(&new))?;
+            let pages = predicted(Some(&moves));
+            let prediction = Prediction { trace, functions: &functions, pages: &pages, is_in_parts: true };
+            let file = ElfFile::parse(&bytes).map_err(|error| error.in_file(&new))?;
+            let of_new = ElfFunctions::collect(&file).map_err(|error| error.in_file(&new))?.table;
+            compare(&request, &file, &of_new, &prediction, &real)
+        }
+    };
     context.print(&report)?;
     Ok(match report.difference_percent <= arguments.within {
         true => ExitStatus::Success,

@@ -63,11 +63,12 @@ pub struct MeasureArguments {
     time_limit: u64,
     #[command(flatten)]
     exports: ExportArguments,
-    /// Compare the text pages that the trace of this run predicts with those that it actually touches
+    /// Compare the text pages that the trace of this run predicts with those that it actually touches; with NEW, those of NEW,
+    /// by a trace of PROGRAM
     #[arg(
         long,
         requires = "program",
-        conflicts_with_all = ["new", "scenarios", "start", "warm", "runs", "exports"]
+        conflicts_with_all = ["scenarios", "start", "warm", "runs", "exports"]
     )]
     agreement: bool,
     /// With --agreement: a larger difference is a finding

@@ -31,6 +31,8 @@ pub struct ExecutedBlocks {
     /// Parallel to the given traces: blocks in order of first execution, each once. A function that is given whole is one
     /// block of all its bytes; otherwise its blocks do not overlap.
     pub traces: Vec<Vec<ExecutedBlock>>,
+    /// Parallel to the blocks: nanoseconds since the start of the run, 0 where the trace has no times.
+    pub nanoseconds: Vec<Vec<u64>>,
     /// How much of them is known.
     pub account: BlockAccount,
 }
@@ -95,8 +97,9 @@ pub fn executed_blocks(
     let (loaded, is_apart) = (LoadedBytes::new(file), functions_apart(functions));
     let mut known = KnownCode { file, functions, loaded, is_apart, outlines: HashMap::new() };
     let mut account = BlockAccount::default();
-    let traces = traces.iter().map(|trace| known.blocks_of(trace, &mut account)).collect();
-    ExecutedBlocks { traces, account }
+    let timed = traces.iter().map(|trace| known.blocks_of(trace, &mut account).into_iter().unzip());
+    let (nanoseconds, traces) = timed.unzip();
+    ExecutedBlocks { traces, nanoseconds, account }
 }
 
 /// The code of the executed functions, read once for all traces.
@@ -110,8 +113,8 @@ struct KnownCode<'run, 'data> {
 }
 
 impl KnownCode<'_, '_> {
-    fn blocks_of(&mut self, trace: &ResolvedTrace, account: &mut BlockAccount) -> Vec<ExecutedBlock> {
-        // Time, and place in the trace where times are equal.
+    /// The blocks with their times, in the order of these, and of the trace where times are equal.
+    fn blocks_of(&mut self, trace: &ResolvedTrace, account: &mut BlockAccount) -> Vec<(u64, ExecutedBlock)> {
         let mut timed: Vec<(u64, ExecutedBlock)> = Vec::with_capacity(trace.functions.len());
         for (position, &function) in trace.functions.iter().enumerate() {
             let recorded = trace.blocks.get(position).and_then(Option::as_deref);
@@ -142,7 +145,7 @@ impl KnownCode<'_, '_> {
             }
         }
         timed.sort_by_key(|(time, _)| *time);
-        timed.into_iter().map(|(_, block)| block).collect()
+        timed
     }
 
     /// The recorded blocks of `function`, if they can be blocks of its code.

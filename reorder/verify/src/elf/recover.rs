@@ -7,6 +7,7 @@
 
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 
+use super::clones::Record;
 use super::symbol_walk::symbols;
 use super::unwind_walk::UnwindEntries;
 use crate::elf::view::ElfView;
@@ -14,13 +15,20 @@ use crate::moves::{AddressMoves, Move};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
-/// Pairs the functions of the `old` file with those of the `new` one.
+/// Pairs the functions of the `old` file with those of the `new` one, and with the copies that only the new one has.
 ///
 /// # Errors
 /// `Malformed` when a file cannot be read; `Verification` when unwind entries or symbols of the two images do not
 /// correspond, disagree about a move, or describe functions that overlap or leave their section.
 pub(crate) fn recover_moves(old: &[u8], new: &[u8]) -> Result<AddressMoves> {
-    moves_between(&ElfView::parse(old)?, &ElfView::parse(new)?)
+    let (old, new) = (ElfView::parse(old)?, ElfView::parse(new)?);
+    match Record::of(&new)? {
+        Some(record) if Record::of(&old)?.is_none() => {
+            let whole = record.without_copies(new.bytes);
+            Ok(moves_between(&old, &ElfView::parse(&whole)?)?.with_copies(record.placed()))
+        }
+        _ => moves_between(&old, &new),
+    }
 }
 
 /// [`recover_moves`] for images whose headers are read already.

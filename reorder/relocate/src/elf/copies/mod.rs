@@ -137,6 +137,17 @@ impl Candidates {
         Ok(Self { bodies, fragments, skipped })
     }
 
+    /// Functions that can be copied, whole or in part.
+    #[must_use]
+    pub fn function_count(&self) -> usize {
+        self.bodies.len()
+    }
+
+    /// Why others cannot.
+    pub fn obstacles(&self) -> impl Iterator<Item = Obstacle> + '_ {
+        self.skipped.iter().map(|(_, obstacle, _)| *obstacle)
+    }
+
     /// The pieces; a number stands for each in [`copy`].
     #[must_use]
     pub fn candidates(&self, file: &ElfFile<'_>) -> Vec<Candidate> {

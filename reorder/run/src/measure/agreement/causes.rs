@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::Prediction;
 use super::report::ExplainedPage;
 use reorder_base::address::Address;
 use reorder_image::elf::file::ElfFile;
@@ -58,11 +59,12 @@ impl Cause {
 
 /// Explains a page that was predicted because of the functions `running`, and not touched.
 pub(super) fn not_touched(
-    functions: &FunctionTable<'_>,
+    prediction: &Prediction<'_>,
     page: Address,
     running: &[FunctionIndex],
 ) -> ExplainedPage {
-    let begins_here = |index: &&FunctionIndex| functions.get(**index).start >= page;
+    let functions = prediction.functions;
+    let begins_here = |index: &&FunctionIndex| prediction.is_in_parts || functions.get(**index).start >= page;
     let beginning: Vec<&FunctionIndex> = running.iter().filter(begins_here).collect();
     let (cause, shown) = match beginning.is_empty() {
         true => (Cause::PartNotReached, running.iter().collect()),

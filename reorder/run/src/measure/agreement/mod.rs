@@ -3,7 +3,7 @@
 //! In: an image, its functions, a trace, and a run of the same program. Out: [`AgreementReport`], in which every page that
 //! only one side has is explained. The real pages come from the page table of a process whose text is mapped page by
 //! page (see [`super::tracee`]), and are compared with the page cache and with the kernel's own samples of faults
-//! where these can be had. Predicted are all pages of all functions of the trace, as the simulation takes them.
+//! where these can be had. Predicted are the pages that the simulation takes for touched.
 
 mod causes;
 mod report;
@@ -69,25 +69,44 @@ pub fn real_pages(request: &MeasureRequest, reach: Reach) -> Result<RealPages> {
     })
 }
 
-/// Compares the pages that `trace` predicts with the `real` ones of a run by `request` whose faults loaded one page.
+/// What a trace predicts.
+#[derive(Clone, Copy, Debug)]
+pub struct Prediction<'run> {
+    /// The trace.
+    pub trace: &'run ResolvedTrace,
+    /// The functions of the image that it belongs to.
+    pub functions: &'run FunctionTable<'run>,
+    /// The pages of the program that runs, by first address, each with those functions of the trace whose code is on it.
+    pub pages: &'run BTreeMap<Address, Vec<FunctionIndex>>,
+    /// Functions count by executed blocks, or are copied in the program that runs: where they begin says nothing.
+    pub is_in_parts: bool,
+}
+
+/// Compares the predicted pages with the `real` ones of a run by `request` of `file`, whose faults loaded one page. `functions`
+/// are those of `file`.
 #[must_use]
 pub fn compare(
     request: &MeasureRequest,
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    trace: &ResolvedTrace,
+    prediction: &Prediction<'_>,
     real: &RealPages,
 ) -> AgreementReport {
+    let Prediction { trace, pages: predicted, .. } = *prediction;
     let touched = addresses(file, &real.mapped);
     let witness = |pages: &Option<BTreeSet<u64>>| {
         pages.as_ref().map(|pages| SecondWitness::of(&touched, &addresses(file, pages)))
     };
-    let predicted = predicted(functions, trace);
     let only_predicted = predicted.iter().filter(|(page, _)| !touched.contains(page));
     let only_touched = touched.iter().filter(|page| !predicted.contains_key(page));
     let predicted_only: Vec<ExplainedPage> =
-        only_predicted.map(|(&page, running)| causes::not_touched(functions, page, running)).collect();
-    let split_parts = split_parts::entered_in_the_middle(file, functions, &trace.functions);
+        only_predicted.map(|(&page, running)| causes::not_touched(prediction, page, running)).collect();
+    let running: Vec<FunctionIndex> = match prediction.is_in_parts {
+        // Its blocks are known, also those that are entered in the middle.
+        true => Vec::new(),
+        false => trace.functions.clone(),
+    };
+    let split_parts = split_parts::entered_in_the_middle(file, functions, &running);
     let touched_only: Vec<ExplainedPage> =
         only_touched.map(|&page| causes::not_predicted(file, functions, page, &split_parts)).collect();
     let unexplained = touched_only.iter().filter(|page| !page.cause.is_untraced_code()).count();
@@ -121,16 +140,4 @@ fn addresses(file: &ElfFile<'_>, places: &BTreeSet<u64>) -> BTreeSet<Address> {
             .map(|text| Address(place).plus(text.address.0.wrapping_sub(text.offset.0)))
     };
     places.iter().filter_map(|&place| in_segment(place)).collect()
-}
-
-/// The functions of a trace on each page that they lie on.
-fn predicted(functions: &FunctionTable<'_>, trace: &ResolvedTrace) -> BTreeMap<Address, Vec<FunctionIndex>> {
-    let mut pages: BTreeMap<Address, Vec<FunctionIndex>> = BTreeMap::new();
-    for &index in &trace.functions {
-        let function = functions.get(index);
-        for page in function.start.0 / PAGE_BYTES..function.end.0.div_ceil(PAGE_BYTES) {
-            pages.entry(Address(page.saturating_mul(PAGE_BYTES))).or_default().push(index);
-        }
-    }
-    pages
 }

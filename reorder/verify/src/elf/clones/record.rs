@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use crate::bytes::{range, u64_at};
 use crate::elf::view::{ElfView, SectionView};
+use crate::placed_copies::PlacedCopy;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
@@ -170,6 +171,17 @@ impl<'data> Record<'data> {
             runs.push((start..end, old));
         }
         Some(Self { length, listed, copies, tables, runs })
+    }
+
+    /// Where the copies are, as claimed.
+    pub(crate) fn placed(&self) -> Vec<PlacedCopy> {
+        let placed = |copied: &Copied| PlacedCopy {
+            original: NewAddress(copied.original.0),
+            size: copied.size,
+            copy: copied.copy,
+            copy_size: copied.copy_size,
+        };
+        self.copies.iter().map(placed).collect()
     }
 
     /// The file without copies, as claimed; `bytes` are those of the file with copies.

@@ -1,0 +1,115 @@
+//! What a trace touches of the text, before and after: its executed blocks where it knows them, otherwise its functions.
+//!
+//! Blocks are in their copies if the new image has any, and where their function is if not.
+
+use std::collections::BTreeMap;
+
+use layout_algos::score::Span;
+
+use super::spans;
+use crate::memory::MemoryModel;
+use reorder_base::address::Address;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_trace::{ExecutedBlock, ExecutedBlocks, ResolvedTrace};
+use reorder_verify::AddressMoves;
+
+/// What one trace touches, in order of first execution.
+#[derive(Clone, Debug)]
+pub struct Touched {
+    /// In the image of the trace.
+    pub old: Vec<Span>,
+    /// In the new image, where there is one. Code that is in several copies has several spans.
+    pub new: Option<Vec<Span>>,
+    /// Parallel to `old`: how many spans of `new` come up to and with it; empty without `new`.
+    new_counts: Vec<usize>,
+    /// Nanoseconds since the start of the run, parallel to `old`; empty where they are unknown.
+    pub nanoseconds: Vec<u64>,
+    /// Some functions are known by their blocks.
+    pub is_by_block: bool,
+}
+
+impl Touched {
+    /// What `trace` touches, which is number `number` of those of `executed`.
+    #[must_use]
+    pub fn of(
+        functions: &FunctionTable<'_>,
+        trace: &ResolvedTrace,
+        executed: Option<(&ExecutedBlocks, usize)>,
+        moves: Option<&AddressMoves>,
+    ) -> Self {
+        let executed = executed.filter(|_| !trace.blocks.is_empty());
+        let blocks = executed.and_then(|(executed, number)| executed.traces.get(number));
+        let times = executed.and_then(|(executed, number)| executed.nanoseconds.get(number));
+        let old = match blocks {
+            Some(blocks) => blocks.iter().map(|block| block_span(functions, block)).collect(),
+            None => spans(functions, trace),
+        };
+        let mut new_counts = Vec::new();
+        let new = moves.map(|moves| {
+            let mut new = Vec::with_capacity(old.len());
+            for span in &old {
+                new.extend(placed(*span, moves));
+                new_counts.push(new.len());
+            }
+            new
+        });
+        let nanoseconds = times.unwrap_or(&trace.nanoseconds).clone();
+        Self { old, new, new_counts, nanoseconds, is_by_block: blocks.is_some() }
+    }
+
+    /// Faults of the new image under `model` after each span of `old`.
+    #[must_use]
+    pub fn new_faults_after_each(&self, model: &MemoryModel) -> Option<Vec<u64>> {
+        let curve = model.model.faults(self.new.as_ref()?.iter().copied());
+        let after = |count: &usize| {
+            count.checked_sub(1).and_then(|last| curve.after_each().get(last)).copied().unwrap_or(0)
+        };
+        Some(self.new_counts.iter().map(after).collect())
+    }
+}
+
+/// Where a block is.
+#[must_use]
+pub fn block_span(functions: &FunctionTable<'_>, block: &ExecutedBlock) -> Span {
+    let start = functions.get(block.function).start.0.saturating_add(u64::from(block.offset));
+    Span { start, end: start.saturating_add(u64::from(block.size)) }
+}
+
+/// Where code of one function that was at `span` runs in the new image.
+pub fn placed(span: Span, moves: &AddressMoves) -> impl Iterator<Item = Span> {
+    let places = moves.places(Address(span.start), span.end.saturating_sub(span.start));
+    places.into_iter().map(|place| Span { start: place.start.0, end: place.end.0 })
+}
+
+/// The pages of `page_bytes` that `trace` touches, by first address, each with the functions of the old image whose code is on
+/// it; in the new image where `moves` leads to one. `blocks` are the executed blocks of the trace; without them, functions count
+/// whole.
+#[must_use]
+pub fn touched_pages(
+    functions: &FunctionTable<'_>,
+    trace: &ResolvedTrace,
+    blocks: Option<&[ExecutedBlock]>,
+    moves: Option<&AddressMoves>,
+    page_bytes: u64,
+) -> BTreeMap<Address, Vec<FunctionIndex>> {
+    let code: Vec<(FunctionIndex, Span)> = match blocks {
+        Some(blocks) => blocks.iter().map(|block| (block.function, block_span(functions, block))).collect(),
+        None => trace.functions.iter().copied().zip(spans(functions, trace)).collect(),
+    };
+    let mut pages: BTreeMap<Address, Vec<FunctionIndex>> = BTreeMap::new();
+    for (function, span) in code {
+        let places = match moves {
+            Some(moves) => placed(span, moves).collect(),
+            None => vec![span],
+        };
+        for place in places.iter().filter(|place| place.start < place.end) {
+            for page in place.start / page_bytes..place.end.div_ceil(page_bytes) {
+                let on_page = pages.entry(Address(page.saturating_mul(page_bytes))).or_default();
+                if !on_page.contains(&function) {
+                    on_page.push(function);
+                }
+            }
+        }
+    }
+    pages
+}

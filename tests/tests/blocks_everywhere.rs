@@ -1,0 +1,136 @@
+//! Images with copied blocks (`apply --layout blocks`) in the other commands: faults are those of the copies, questions
+//! about a function lead to its copies, and the map leads back.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use end_to_end::workspace::reorder;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Each of the steps has 8 KiB that never run between two parts that do, so functions need many pages and blocks one.
+const SOURCE: &str = r#"
+#define STEP(n) __attribute__((noinline)) int step##n(int x) { \
+    if (__builtin_expect(x == 1000 + n, 0)) { __asm__ volatile(".skip 8192, 0x90"); return 1; } \
+    return x * n + 3; }
+STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6)
+int main(int count, char **words) {
+    (void)words;
+    return step1(count) + step2(count) + step3(count) + step4(count) + step5(count) + step6(count) == 0;
+}
+"#;
+
+fn call(words: &[&str], directory: &Path) -> Output {
+    reorder().args(words).current_dir(directory).output().unwrap()
+}
+
+fn done(words: &[&str], directory: &Path) -> String {
+    let output = call(words, directory);
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(words: &[&str], directory: &Path) -> Value {
+    serde_json::from_str(&done(&[words, &["--format", "json"]].concat(), directory)).unwrap()
+}
+
+/// `program`, its `traces`, and `fast` with copies, whose map is `map`.
+fn built() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    fs::write(place.join("program.c"), SOURCE).unwrap();
+    let mut compiler = Command::new("gcc");
+    // Cold parts would go to functions of their own.
+    compiler.args(["-O1", "-fno-reorder-blocks-and-partition", "-o", "program", "program.c"]);
+    assert!(compiler.current_dir(place).status().unwrap().success());
+    done(&["record", "-q", "--blocks", "-o", "traces", "--", "./program"], place);
+    done(&["apply", "program", "-t", "traces", "--layout", "blocks", "-o", "fast", "--map", "map"], place);
+    directory
+}
+
+/// The segment of copies begins after the program's last address.
+fn copies_begin(place: &Path) -> u64 {
+    use object::{Object, ObjectSection};
+    let bytes = fs::read(place.join("fast")).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    file.section_by_name(".text.reorder").unwrap().address()
+}
+
+#[test]
+fn faults_are_those_of_the_copies() {
+    let directory = built();
+    let words = ["simulate", "program", "fast", "-t", "traces", "--model", "linux-4k", "--config", "off"];
+    let total = &json(&words, directory.path())["totals"][0];
+    let faults = |name: &str| total[name].as_u64().unwrap();
+    // Six functions of 8 KiB each; of all blocks that run, those of the C library's own startup code stay on a second page.
+    assert!(faults("lower_bound_faults") > 12, "{total}");
+    assert!(faults("faults") >= 6, "{total}");
+    assert!(faults("new_faults") <= 3 && faults("block_bound_faults") == 1, "{total}");
+    let text = done(&words, directory.path());
+    assert!(text.contains("of blocks"), "{text}");
+}
+
+#[test]
+fn the_predicted_pages_are_touched() {
+    let directory = built();
+    let words = ["measure", "program", "fast", "-t", "traces", "--agreement", "--within", "0"];
+    let agreement = json(&words, directory.path());
+    assert_eq!(agreement["difference_percent"], 0.0, "{agreement}");
+}
+
+#[test]
+fn questions_lead_to_the_copies() {
+    let directory = built();
+    let words = ["explain", "program", "step3", "-t", "traces", "--new", "fast", "--config", "off"];
+    let blocks = json(&words, directory.path())["functions"][0]["blocks"].clone();
+    assert!(blocks["executed_bytes"].as_u64().unwrap() < 100, "{blocks}");
+    let copies = copies_begin(directory.path());
+    let place = blocks["parts"][0]["new"][0].as_str().unwrap().to_owned();
+    let place = u64::from_str_radix(place.trim_start_matches("0x"), 16).unwrap();
+    assert!((copies..copies + 4096).contains(&place), "{place:#x} {copies:#x}");
+    let text = done(&words, directory.path());
+    assert!(text.contains("executed") && text.contains("becomes"), "{text}");
+    let inspected = json(&["inspect", "program"], directory.path());
+    assert!(inspected["copies"]["functions"].as_u64().unwrap() >= 7, "{inspected}");
+}
+
+#[test]
+fn the_map_leads_back_and_copies_are_made_once() {
+    let directory = built();
+    let place = directory.path();
+    done(&["apply", "fast", "--order", "map", "-o", "back"], place);
+    assert_eq!(fs::read(place.join("back")).unwrap(), fs::read(place.join("program")).unwrap());
+    let message = |words: &[&str]| {
+        let output = call(words, place);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let again = message(&["apply", "fast", "-t", "traces", "--layout", "blocks", "-o", "again"]);
+    assert!(again.contains("(R13)") && again.contains("--order MAP"), "{again}");
+    let forwards = message(&["apply", "program", "--order", "map", "-o", "again"]);
+    assert!(forwards.contains("leads back only"), "{forwards}");
+    let both =
+        message(&["apply", "program", "-t", "traces", "--layout", "both", "--map", "both.map", "-o", "x"]);
+    assert!(both.contains("--map"), "{both}");
+    done(&["apply", "program", "-t", "traces", "--layout", "blocks", "--in-place"], place);
+    assert_eq!(fs::read(place.join("program")).unwrap(), fs::read(place.join("fast")).unwrap());
+}
+
+#[test]
+fn optimize_takes_the_layout_that_needs_fewer_pages() {
+    let directory = built();
+    let place = directory.path();
+    let optimize = |layout: &str| {
+        let words = ["optimize", "program", "-o", layout, "--run", "", "--measure-runs", "0"];
+        json(&[&words[..], &["--layout", layout]].concat(), place)
+    };
+    let (auto, blocks, functions) = (optimize("auto"), optimize("blocks"), optimize("functions"));
+    assert_eq!(fs::read(place.join("auto")).unwrap(), fs::read(place.join("blocks")).unwrap());
+    let pages = |report: &Value| report["total"]["new_faults"].as_u64().unwrap();
+    assert!(pages(&auto) < pages(&functions) && pages(&auto) == pages(&blocks), "{auto} {functions}");
+    assert!(auto["bytes_before"].as_u64() < auto["file_bytes"].as_u64(), "{auto}");
+    assert!(functions["bytes_before"].is_null() && functions["clones"].is_null(), "{functions}");
+}
