@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 /// Instructions that only say where later ones hold, or that nothing does: without an instruction after them, no row differs.
-const SAY_NOTHING: [u8; 5] = [0x00, 0x02, 0x03, 0x04, 0x0a];
+const SAY_NOTHING: [u8; 6] = [0x00, 0x01, 0x02, 0x03, 0x04, 0x0a];
 
 /// The padding of each entry, ascending; entries of unknown form have none.
 pub fn paddings(section: &[u8]) -> Vec<Range<usize>> {
