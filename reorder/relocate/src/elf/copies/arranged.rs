@@ -164,7 +164,8 @@ mod tests {
             form: Form::Near(0x7f),
             usage: Use::Jump,
         };
-        let branch = Step { length: 2, continues: true, is_call: false, is_trap: false, reference: Some(far) };
+        let branch =
+            Step { length: 2, continues: true, is_call: false, is_trap: false, reference: Some(far) };
         let other = Step { length: 1, continues: true, is_call: false, is_trap: false, reference: None };
         let walk = Walk { steps: vec![(0, branch), (2, other)] };
         let range = Address(0x1000)..Address(0x1010);
