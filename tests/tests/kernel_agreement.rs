@@ -222,7 +222,10 @@ fn a_trace_that_lacks_functions_is_found_out() {
         resolve(&[log, other], &functions, &ImageIdentity::of(&program.path, file.build_id())).unwrap();
     let request = program.request(&["--exec-path"]);
     let real = real_pages(&request, Reach::OnePage).unwrap();
-    let report = compare(&request, &file, &functions, &resolved.traces[0], &real);
+    let trace = &resolved.traces[0];
+    let pages = touched_pages(&functions, trace, None, None, PAGE_BYTES);
+    let prediction = Prediction { trace, functions: &functions, pages: &pages, is_in_parts: false };
+    let report = compare(&request, &file, &functions, &prediction, &real);
     assert!(report.predicted_only.iter().any(|page| page.cause == Cause::NotRun), "{report:?}");
     assert!(report.difference_percent > ACCEPTED_PERCENT, "{report:?}");
 }
