@@ -154,7 +154,7 @@ mod tests {
     use super::Arranged;
     use reorder_base::address::Address;
     use reorder_base::processor::Processor;
-    use reorder_image::elf::partition::BlockIndex;
+    use reorder_image::elf::analysis::blocks::BlockIndex;
 
     #[test]
     fn control_does_not_fall_into_islands() {
