@@ -68,13 +68,7 @@ const CLANG: [&str; 4] =
     ["-O0 -fPIE -pie", "-O2 -fPIE -pie -fuse-ld=lld", "-Os -fno-pie -no-pie", "-O2 -fPIE -static-pie"];
 const RUST: [&str; 3] =
     ["-Copt-level=0", "-Copt-level=3 -Ccodegen-units=1", "-Copt-level=s -Ctarget-feature=+crt-static"];
-const CROSS: [&str; 5] = [
-    "-O0 -fPIE -pie",
-    "-O2 -fPIE -pie",
-    "-Os -fPIE -pie",
-    "-O2 -fno-pie -no-pie",
-    "-O2 -static -Wl,--eh-frame-hdr",
-];
+const CROSS: [&str; 4] = ["-O0 -fPIE -pie", "-O2 -fPIE -pie", "-Os -fPIE -pie", "-O2 -fno-pie -no-pie"];
 
 /// A line of the list of tests.
 struct Family {

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::call_sites::unsigned;
+use super::places::{Site, instructions};
 use super::{CopiedOutput, RECORD, SYMBOL_SIZE};
 use crate::unwind_padding::{paddings, says_nothing};
 
@@ -32,6 +34,12 @@ impl CopiedOutput {
                 "of calls without a landing pad: no action is looked up, and nothing is counted from a start",
             );
         }
+        if all_in(&self.last_sizes(wrong)) {
+            return Some("a call site goes on over the jump after the instructions, which throws nothing");
+        }
+        if self.leads_to_twin(wrong, &changed) {
+            return Some("leads to the original in place of its copy, or the other way round");
+        }
         let symbols = self.part(".symtab").map_or(0, |part| part.bytes.start);
         let added = &self.added_symbols;
         let added = symbols + added.start * SYMBOL_SIZE..symbols + added.end * SYMBOL_SIZE;
@@ -39,6 +47,41 @@ impl CopiedOutput {
             return Some("the name of a copy, in a table that is not loaded");
         }
         None
+    }
+
+    /// The field of the size of each last call site that is larger in `wrong` and ended before, at most, the jump at the end of
+    /// its copy.
+    fn last_sizes(&self, wrong: &[u8]) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        for table in &self.tables {
+            let Some([start, size, pad, _]) = table.sites.last() else { continue };
+            let Some(copy) = self.copies.iter().find(|copy| copy.address == table.address) else { continue };
+            let end = unsigned(&self.new, *start) + unsigned(&self.new, *size);
+            let rest = self.new.get(copy.bytes.start + end..copy.bytes.end).unwrap_or_default();
+            let is_jump = matches!(rest, [] | [0xeb, _] | [0xe9, _, _, _, _]);
+            if is_jump && unsigned(wrong, *size) > unsigned(&self.new, *size) {
+                found.push(*size..*pad);
+            }
+        }
+        found
+    }
+
+    /// Whether the one field that changed belongs to a branch in a copy, which leads to the same code by its other address.
+    fn leads_to_twin(&self, wrong: &[u8], changed: &[usize]) -> bool {
+        let (Some(first), Some(last)) = (changed.first(), changed.last()) else { return false };
+        let Some(copy) = self.copies.iter().find(|copy| copy.bytes.contains(first)) else { return false };
+        let within = |site: &&Site| {
+            let field = site.at + site.offsets.immediate_offset();
+            let is_branch = site.is_jump() || site.instruction.is_call_near();
+            is_branch && *first >= field && *last < field + site.offsets.immediate_size()
+        };
+        let target = |bytes: &[u8]| {
+            let sites = instructions(bytes, copy);
+            let target = sites.iter().find(within)?.instruction.near_branch_target();
+            let twin = self.copies.iter().find(|copy| copy.address == target);
+            Some(twin.map_or(target, |twin| twin.original))
+        };
+        target(&self.new).is_some() && target(&self.new) == target(wrong)
     }
 
     /// Bytes of exception tables that have no meaning without landing pads.

@@ -7,7 +7,7 @@ use super::copies::Copies;
 use super::exception_lookup::ExceptionTable;
 use super::exceptions::{ExceptionTables, is_caught_alike};
 use super::fragments::{TailJump, tail};
-use super::instruction::{Pair, Use, compare};
+use super::instruction::{Pair, compare};
 use super::pairing::Repeated;
 use super::record::Copied;
 use super::rows::{Row, RowReader, Rows};
@@ -183,7 +183,6 @@ impl<'a> Sides<'a> {
         let map = self.copies.fragments().ok_or("no map of instructions")?;
         let repeated = map.of_fragment(copied);
         let mut last = None;
-        let mut branches = Vec::new();
         for at in repeated {
             let pair = self.pair(at).ok_or_else(|| format!("one of other code at {}", at.copy))?;
             // Unwinders look up the byte before a return address, so the last byte of each instruction counts too.
@@ -195,18 +194,13 @@ impl<'a> Sides<'a> {
             if !is_caught_alike(self.copies, (&before.table, &after.table), (*at, pair)) {
                 return Err(format!("other exceptions are caught at {}", at.copy));
             }
-            if let Some((_, target, Use::Jump)) = pair.stated {
-                branches.push((target, at.original));
-            }
             last = Some((at.copy.plus(pair.new_length), pair));
         }
         let Some((jump, pair)) = last else { return Err("one of no instructions".to_owned()) };
         let jumps = tail(self.copies, jump, copied.copy_end()).unwrap_or_default();
         for (number, jump) in jumps.iter().enumerate() {
             let end = jumps.get(number + 1).map_or(copied.copy_end(), |next| next.place);
-            let leads_here = |branch: &&(NewAddress, Address)| branch.0 == jump.place;
-            let branches: Vec<Address> = branches.iter().filter(leads_here).map(|branch| branch.1).collect();
-            self.check_jump((&before.rows, &after.rows), (*jump, end, &branches), (copied, pair))?;
+            self.check_jump((&before.rows, &after.rows), (*jump, end), (copied, pair))?;
         }
         Ok(repeated.len())
     }
@@ -216,13 +210,12 @@ impl<'a> Sides<'a> {
         compare(self.copies.old.processor, (old, at.original), (new, at.copy))
     }
 
-    /// Checks a jump after a copy, which stands for the start of the instruction of the original that it leads to, or where
-    /// that has an entry of its own, for the `branches` of the original whose copies lead to the jump. `end` is its own; `pair`
-    /// is the last instruction of the copy.
+    /// Checks a jump after a copy, which stands for the start of the instruction of the original that it leads to. `end` is
+    /// its own; `pair` is the last instruction of the copy.
     fn check_jump(
         &mut self,
         (before, after): (&Rows<'a>, &Rows<'a>),
-        (jump, end, branches): (TailJump, NewAddress, &[Address]),
+        (jump, end): (TailJump, NewAddress),
         (copied, pair): (&Copied, Pair),
     ) -> Verdict {
         let next = self.copies.original(jump.target).unwrap_or(Address(jump.target.0));
@@ -238,14 +231,8 @@ impl<'a> Sides<'a> {
             .at(next.0)
             .or_else(|| other.as_ref()?.at(next.0))
             .or_else(|| before.at(copied.original_end().0.wrapping_sub(1)));
-        let leaves = before.at(next.0).is_none() && !branches.is_empty();
         for place in [jump.place, end.plus(u64::MAX)] {
-            let found = after.at(place.0);
-            // A branch changes neither the frame nor a register.
-            let is_branch = |branch: &Address| check_row((before.at(branch.0), found), place).is_ok();
-            if !(leaves && branches.iter().all(is_branch)) {
-                check_row((row, found), place)?;
-            }
+            check_row((row, after.at(place.0)), place)?;
         }
         Ok(())
     }
