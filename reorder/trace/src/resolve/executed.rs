@@ -77,7 +77,7 @@ impl WholeReason {
     /// As in messages, after "because".
     pub fn text(self) -> &'static str {
         match self {
-            Self::TraceWithoutBlocks => "the trace has functions only (record --blocks)",
+            Self::TraceWithoutBlocks => "the trace has functions only",
             Self::NotRecorded => "the recorder did not understand all of their code",
             Self::NotUnderstood => "not all of their code is understood",
             Self::OtherCode => "their code has changed since it was recorded",
