@@ -114,10 +114,10 @@ pub fn laid_out(
     let traces: Vec<ResolvedTrace> =
         input.starts.iter().flat_map(|start| start.traces.traces.iter().cloned()).collect();
     let functions = room.map(|room| input.functions_moved(&traces, room, options, context)).transpose()?;
-    if choice == LayoutChoice::Only(LayoutKind::Functions) {
-        if let Some((applied, needed)) = functions {
-            return input.simulated(applied, needed, context);
-        }
+    if choice == LayoutChoice::Only(LayoutKind::Functions)
+        && let Some((applied, needed)) = functions
+    {
+        return input.simulated(applied, needed, context);
     }
     let executed = executed_blocks(&traces, input.file, &input.functions.table);
     let copied = |applied: Applied| {
