@@ -32,8 +32,6 @@ pub struct JumpTable {
     pub entries: u32,
     /// The block that dispatches through it.
     pub owner: BlockIndex,
-    /// Comparisons of the index before each dispatch allow these entries and no others.
-    pub is_bounded: bool,
 }
 
 impl JumpTable {
@@ -254,10 +252,7 @@ fn tables_of_block(
     }
     for (&base, &bound) in &dispatches.tables {
         match extent(context, &owner, base, bound, bases) {
-            Extent::Proven(entries) => {
-                let is_bounded = bound == Some(u64::from(entries));
-                tables.push(JumpTable { base, entries, owner: index, is_bounded });
-            }
+            Extent::Proven(entries) => tables.push(JumpTable { base, entries, owner: index }),
             Extent::Unproven(reached) => distrust(base, reached),
         }
     }

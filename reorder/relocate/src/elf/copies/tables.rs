@@ -61,7 +61,7 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
                 let is_for_dispatches = dispatches.is_some_and(|dispatches| !dispatches.is_empty());
                 fields.extend(is_for_dispatches.then_some((reference.place, instruction)));
             }
-            if table.is_bounded && !fields.is_empty() {
+            if !fields.is_empty() {
                 found.push(Table { base: table.base, targets: table.targets(file).collect(), fields });
             }
         }
