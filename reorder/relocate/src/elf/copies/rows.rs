@@ -117,7 +117,10 @@ impl<'data> Rows<'data> {
             }
         }
         for register in from.rules.keys().filter(|register| !to.rules.contains_key(register)) {
-            // Only what the common entry does not mention can have no rule again.
+            // Only what the common entry does not mention can have no rule again. A row of another function may differ.
+            if self.initial.rules.contains_key(register) {
+                return None;
+            }
             program.push(0x06);
             put_unsigned(program, *register);
         }
@@ -214,9 +217,8 @@ impl<'data> Machine<'data> {
             0x0a => self.remembered.push(self.row.clone()),
             0x0b => {
                 let remembered = self.remembered.pop()?;
-                // These are no part of what is remembered.
-                let (arguments, is_signed) = (self.row.arguments, self.row.is_signed);
-                self.row = Row { arguments, is_signed, ..remembered };
+                // GCC's unwinder does not remember the bytes of arguments.
+                self.row = Row { arguments: self.row.arguments, ..remembered };
             }
             0x0c..=0x0f | 0x12 | 0x13 => self.set_frame(opcode, reader)?,
             0x2d => self.row.is_signed ^= true,
@@ -353,6 +355,17 @@ mod tests {
             assert_eq!(rows.at(original), again.at(u64::from(copy)), "{original}");
         }
         assert_eq!(rows.at(4), again.at(8));
+    }
+
+    #[test]
+    fn a_remembered_state_knows_whether_the_return_address_is_signed() {
+        // Signed; remembered; no longer signed; restored.
+        let rows = Rows::new(COMMON, &[0x41, 0x2d, 0x41, 0x0a, 0x41, 0x2d, 0x41, 0x0b], 1).unwrap();
+        assert_eq!(rows.at(4), rows.at(1));
+        assert_ne!(rows.at(3), rows.at(1));
+        // Bytes of arguments are not remembered.
+        let rows = Rows::new(COMMON, &[0x0a, 0x41, 0x2e, 16, 0x41, 0x0b], 1).unwrap();
+        assert_eq!(rows.at(2), rows.at(1));
     }
 
     #[test]

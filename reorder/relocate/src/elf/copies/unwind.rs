@@ -105,6 +105,8 @@ pub(super) struct Common {
     pub(super) instructions: Range<usize>,
     /// What distances in code are multiples of.
     pub(super) code_factor: u64,
+    /// What distances in the frame are multiples of, as it is stored.
+    pub(super) data_factor: u64,
 }
 
 impl<'data> OldTables<'data> {
@@ -173,13 +175,15 @@ impl<'data> OldTables<'data> {
         ExceptionTable::read(bytes, field.table, record.address, self.is_fixed)
     }
 
-    /// The rows of the entry that describes `place`, and how far the place is from its start, if it has the common entry of
-    /// `record`.
+    /// The rows of the entry that describes `place`, and how far the place is from its start, if it has the units of `record`.
     pub(super) fn rows_at(&self, place: Address, record: &Record) -> Option<(Rows<'data>, u64)> {
         let after = self.records.partition_point(|record| record.address <= place);
         let other = self.records[..after].last()?;
         let distance = place.distance_from(other.address);
-        let is_alike = distance < other.size && other.parent == record.parent;
+        let units = |record: &Record| {
+            self.commons.get(&record.parent).map(|common| (common.code_factor, common.data_factor))
+        };
+        let is_alike = distance < other.size && units(other) == units(record);
         Some((self.rows_of(other).filter(|_| is_alike)?, distance))
     }
 
@@ -288,13 +292,13 @@ fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
     let letter_count = record.get(letters..)?.iter().take(8).position(|letter| *letter == 0)?;
     let mut cursor = letters + letter_count + 1;
     let code_factor = unsigned(record, &mut cursor)?;
-    unsigned(record, &mut cursor)?;
+    let data_factor = unsigned(record, &mut cursor)?;
     if version == 1 {
         cursor += 1;
     } else {
         unsigned(record, &mut cursor)?;
     }
-    let mut common = Common { is_fixed, code_factor, ..Common::default() };
+    let mut common = Common { is_fixed, code_factor, data_factor, ..Common::default() };
     let mut instructions = None;
     let mut is_relative = false;
     for &letter in &record[letters..letters + letter_count] {
