@@ -77,18 +77,16 @@ impl<'data> Rows<'data> {
         self.rows[..after].last().map_or(&self.initial, |(_, row)| row)
     }
 
-    /// Instructions for a copy of the bytes that `places` name: ascending distances of instructions from the function's start,
-    /// each with that of its copy from the start of the copy. The row of the last one holds up to the end of the copy, or to
-    /// where one of another function, if there is one, begins. `None` for distances that the factor does not divide.
-    pub(super) fn program(&self, places: &[(u64, u32)], then: Option<(&Row<'data>, u32)>) -> Option<Vec<u8>> {
+    /// Instructions for a copy: `rows` hold from their distances from its start on, which ascend; the last one up to the end of
+    /// the copy. `None` for distances that the factor does not divide, and rows of other functions that cannot be written here.
+    pub(super) fn program(&self, rows: &[(&Row<'data>, u32)]) -> Option<Vec<u8>> {
         let mut program = Vec::new();
         let (mut known, mut position) = (&self.initial, 0);
-        let rows = places.iter().map(|(original, copy)| (self.at(*original), *copy));
-        for (row, copy) in rows.chain(then) {
+        for &(row, copy) in rows {
             if row == known {
                 continue;
             }
-            advance(&mut program, u64::from(copy - position), self.code_factor)?;
+            advance(&mut program, u64::from(copy.checked_sub(position)?), self.code_factor)?;
             position = copy;
             self.change(known, row, &mut program)?;
             known = row;
@@ -336,8 +334,8 @@ mod tests {
     #[test]
     fn a_whole_function_keeps_its_rows() {
         let rows = Rows::new(COMMON, OWN, 1).unwrap();
-        let places: Vec<(u64, u32)> = (0..20).map(|place| (place, place as u32)).collect();
-        let program = rows.program(&places, None).unwrap();
+        let places: Vec<_> = (0..20).map(|place| (rows.at(place), place as u32)).collect();
+        let program = rows.program(&places).unwrap();
         let again = Rows::new(COMMON, &program, 1).unwrap();
         for place in 0..20 {
             assert_eq!(rows.at(place), again.at(place), "{place}");
@@ -349,7 +347,7 @@ mod tests {
         let rows = Rows::new(COMMON, OWN, 1).unwrap();
         // Copies of longer instructions from the distance 4 on.
         let places = [(4, 0), (10, 9), (14, 20), (15, 22)];
-        let again_program = rows.program(&places, None).unwrap();
+        let again_program = rows.program(&places.map(|(original, copy)| (rows.at(original), copy))).unwrap();
         let again = Rows::new(COMMON, &again_program, 1).unwrap();
         for (original, copy) in places {
             assert_eq!(rows.at(original), again.at(u64::from(copy)), "{original}");

@@ -56,6 +56,13 @@ pub(super) struct Record {
     pub(super) relative: Vec<RelativeField>,
 }
 
+impl Record {
+    /// Whether it describes `place`.
+    pub(super) fn covers(&self, place: Address) -> bool {
+        place.0.checked_sub(self.address.0).is_some_and(|distance| distance < self.size)
+    }
+}
+
 /// A field that leads to an exception table.
 #[derive(Clone, Copy)]
 pub(super) struct ExceptionField {

@@ -1,11 +1,11 @@
 //! Unwind tables with the copies: all old entries, then entries for the copies, a new search table, and exception tables.
 //! Source: Linux Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
 
-use super::arranged::Arranged;
+use super::bodies::Body;
 use super::exceptions::{ExceptionTable, Site};
 use super::fragments::{Fragment, end_of};
 use super::placed::{Copies, Placed};
-use super::step::{Form, Step};
+use super::step::Step;
 use super::unwind::{OldTables, Record, broken};
 use crate::elf::unwind::{HEADER_SIZE, KNOWN_HEADER, ROW_SIZE};
 use reorder_base::address::{Address, NewAddress};
@@ -63,24 +63,7 @@ impl OldTables<'_> {
             let range = fragment.original(copies.bodies);
             let body = copies.bodies[fragment.body].range.start;
             for record in self.of_range(body, &range) {
-                let steps = fragment.of(copies.bodies).iter().zip(&placed.arranged.offsets);
-                let distance = |place: Address| place.distance_from(record.address);
-                let mut places: Vec<(u64, u32)> = steps
-                    .map(|((offset, _), copy)| (distance(body.plus(u64::from(*offset))), *copy))
-                    .collect();
-                // The jump after the instructions stands for the place where the original goes on.
-                if placed.arranged.has_jump && distance(range.end) < record.size {
-                    places.push((distance(range.end), placed.arranged.code_size()));
-                }
-                // After a call or a trap nothing is expected to run, so nothing of what follows the function describes it.
-                let runs_on = |step: &&(u32, Step)| !step.1.is_call && !step.1.is_trap;
-                let runs_on = fragment.of(copies.bodies).last().filter(runs_on).is_some();
-                let is_beyond = placed.arranged.has_jump && runs_on && distance(range.end) >= record.size;
-                let other = if is_beyond { self.rows_at(range.end, record) } else { None };
-                let then =
-                    other.as_ref().map(|(rows, distance)| (rows.at(*distance), placed.arranged.code_size()));
-                places.extend(islands(record, body, fragment.of(copies.bodies), &placed.arranged));
-                let program = self.rows_of(record)?.program(&places, then)?;
+                let program = self.program(record, fragment, placed, copies.bodies)?;
                 let exceptions = match record.exceptions {
                     Some(field) => {
                         let table = self.table(record, field)?;
@@ -94,6 +77,43 @@ impl OldTables<'_> {
             }
         }
         Some(added)
+    }
+
+    /// The instructions of the entry of a copy, whose original has the entry `record`.
+    fn program(
+        &self,
+        record: &Record,
+        fragment: &Fragment,
+        placed: &Placed,
+        bodies: &[Body],
+    ) -> Option<Vec<u8>> {
+        let (steps, arranged) = (fragment.of(bodies), &placed.arranged);
+        let (body, end) = (bodies[fragment.body].range.start, fragment.original(bodies).end);
+        let rows = self.rows_of(record)?;
+        let at = |place: Address| rows.at(place.distance_from(record.address));
+        let place = |(offset, _): &(u32, Step)| body.plus(u64::from(*offset));
+        let mut own: Vec<_> =
+            steps.iter().zip(&arranged.offsets).map(|(step, copy)| (at(place(step)), *copy)).collect();
+        // Jumps after the instructions stand for what they lead to, which may be in another function.
+        let jump = arranged.has_jump.then_some((end, arranged.code_size()));
+        let islands =
+            arranged.islands.iter().filter_map(|target| Some((*target, arranged.island_to(*target)?)));
+        let (inside, outside): (Vec<_>, Vec<_>) =
+            jump.into_iter().chain(islands).partition(|(target, _)| record.covers(*target));
+        own.extend(inside.into_iter().map(|(target, copy)| (at(target), copy)));
+        // After a call or a trap nothing is expected to run, so nothing of what follows the function describes it.
+        let runs_on = steps.last().is_some_and(|(_, step)| step.continues && !step.is_call && !step.is_trap);
+        let others: Vec<_> = outside
+            .into_iter()
+            .filter(|_| runs_on)
+            .filter_map(|(target, copy)| Some((self.rows_at(target, record)?, copy)))
+            .collect();
+        let mut all = own.clone();
+        all.extend(others.iter().map(|((rows, distance), copy)| (rows.at(*distance), *copy)));
+        for rows in [&mut all, &mut own] {
+            rows.sort_by_key(|(_, copy)| *copy);
+        }
+        rows.program(&all).or_else(|| rows.program(&own))
     }
 
     /// The tables at their new places.
@@ -161,28 +181,6 @@ impl OldTables<'_> {
         }
         Ok(NewTables { search, frames, frames_address, exceptions, exceptions_address })
     }
-}
-
-/// The jumps at the end of a copy that its branches lead to, each with what it stands for: the place where it leads, or if that
-/// is in another function, the branch, which leaves with the same frame.
-fn islands(record: &Record, body: Address, steps: &[(u32, Step)], arranged: &Arranged) -> Vec<(u64, u32)> {
-    let place = |target: &Address| {
-        let leads_there = |(_, step): &&(u32, Step)| {
-            step.reference.is_some_and(|reference| {
-                reference.target == *target && matches!(reference.form, Form::Near(_))
-            })
-        };
-        let distance = target.distance_from(record.address);
-        let original = match distance < record.size {
-            true => distance,
-            false => {
-                let (offset, _) = steps.iter().find(leads_there)?;
-                body.plus(u64::from(*offset)).distance_from(record.address)
-            }
-        };
-        Some((original, arranged.island_to(*target)?))
-    };
-    arranged.islands.iter().filter_map(place).collect()
 }
 
 /// What `table`, which is that of `record`, says of the instructions of a copy.
