@@ -18,7 +18,7 @@ use end_to_end::mutation::SeedImage;
 use end_to_end::{process, workspace};
 use nix::sys::resource::{Resource, setrlimit};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use reorder_base::tool_versions::llvm;
+use reorder_base::tool_versions::tool;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
@@ -148,9 +148,7 @@ fn build_seeds() -> Vec<SeedImage> {
 fn build_seed(sources: &Path, scratch: &Path, name: &str, recipe: &str) -> SeedImage {
     let image = scratch.join(name);
     let mut words = recipe.split(' ');
-    let compiler = words.next().unwrap();
-    let compiler = compiler.strip_suffix("$LLVM").map_or_else(|| compiler.to_owned(), llvm);
-    let mut command = Command::new(compiler);
+    let mut command = Command::new(tool(words.next().unwrap()));
     command.args(words).arg("-o").arg(&image).current_dir(sources);
     let outcome = process::run(&mut command, Duration::from_secs(120)).unwrap();
     assert!(outcome.success(), "{recipe}: {outcome}");

@@ -14,6 +14,7 @@ use std::{env, fs};
 use end_to_end::wrong_output::{CorrectOutput, Kind};
 use end_to_end::{process, workspace};
 use rayon::prelude::*;
+use reorder_base::tool_versions::tool;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
@@ -118,7 +119,7 @@ fn outcome(outputs: &[CorrectOutput], kind: Kind, number: u64) -> Option<Outcome
 fn correct(scratch: &Path, number: usize, recipe: &str) -> CorrectOutput {
     let image = scratch.join(number.to_string());
     let mut words = recipe.split(' ');
-    let mut command = Command::new(words.next().unwrap());
+    let mut command = Command::new(tool(words.next().unwrap()));
     command.args(words).arg("-o").arg(&image).current_dir(workspace::root().join("tests/fixtures"));
     let built = process::run(&mut command, Duration::from_secs(120)).unwrap();
     assert!(built.success(), "{recipe}: {built}");

@@ -13,6 +13,12 @@ pub fn llvm(tool: &str) -> String {
     format!("{tool}{}", value("LLVM"))
 }
 
+/// The tool that the first word of a recipe names: `clang$LLVM` has the version, as in a shell with [`variables`].
+#[must_use]
+pub fn tool(word: &str) -> String {
+    word.strip_suffix("$LLVM").map_or_else(|| word.to_owned(), llvm)
+}
+
 /// The directory that has LLVM's tools under their names without a version.
 #[must_use]
 pub fn llvm_directory() -> String {
