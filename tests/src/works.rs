@@ -28,7 +28,7 @@ const ENOUGH_ALIKE: usize = 12;
 /// So many works that vary by themselves show that all do.
 const ENOUGH_VARYING: usize = 3;
 /// Works that do not end before a program is taken for a server or for one that waits for input.
-const MOST_WITHOUT_END: usize = 2;
+const MAX_WITHOUT_END: usize = 2;
 /// Works of one program take no longer than this on the original.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Bytes of what a program says that a report shows.
@@ -171,7 +171,7 @@ fn originals(stage: &Stage, files: &[PathBuf]) -> io::Result<Vec<(Work, Answer)>
         let mut kinds = BTreeSet::new();
         for (at, file) in files.iter().enumerate() {
             let is_indifferent = at >= ENOUGH_ALIKE && kinds.len() == 1;
-            if is_indifferent || without_end == MOST_WITHOUT_END || start.elapsed() > LIMIT {
+            if is_indifferent || without_end == MAX_WITHOUT_END || start.elapsed() > LIMIT {
                 break;
             }
             let work = Work { file: file.clone(), way };

@@ -93,7 +93,7 @@ fn union<'ranges>(ranges: impl Iterator<Item = &'ranges Range<Address>>) -> Vec<
     let mut union: Vec<Range<Address>> = Vec::with_capacity(sorted.len());
     for range in sorted {
         match union.last_mut() {
-            Some(last) if last.start == range.start => last.end = range.end,
+            Some(last) if last.start == range.start => last.end = last.end.max(range.end),
             Some(last) => {
                 let end = last.end;
                 last.end = end.min(range.start);
@@ -145,5 +145,7 @@ mod tests {
         assert_eq!(union(ranges.iter()), expected);
         let nested = [range(1, 20), range(5, 6)];
         assert_eq!(union(nested.iter()), [range(1, 5), range(5, 20)]);
+        let again = [range(1, 20), range(5, 6), range(5, 8)];
+        assert_eq!(union(again.iter()), [range(1, 5), range(5, 20)]);
     }
 }

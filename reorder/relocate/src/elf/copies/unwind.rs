@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::bodies::Body;
 use super::exceptions::ExceptionTable;
+use super::leb128::Reader;
 use super::obstacle::Obstacle;
 use super::rows::Rows;
 use crate::elf::unwind::{HEADER_SIZE, KNOWN_HEADER, ROW_SIZE};
@@ -361,14 +362,8 @@ fn is_null(record: &[u8], place: Range<usize>) -> bool {
 
 /// The next LEB128 number; of signed ones only the length matters.
 fn unsigned(record: &[u8], cursor: &mut usize) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = *record.get(*cursor)?;
-        *cursor += 1;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
+    let mut reader = Reader::new(record.get(*cursor..)?);
+    let value = reader.unsigned()?;
+    *cursor += reader.position();
+    Some(value)
 }
