@@ -101,7 +101,8 @@ fn compare(
     tables::check_aranges(&new, added, (before, after)).map_err(broken(".debug_aranges"))?;
     let points = Points::of(points);
     let (originals, copies) = (points.originals(), points.copies());
-    let mut saying = Saying::default();
+    let bytes: usize = before.iter().chain(after.iter()).map(<[u8]>::len).sum();
+    let mut saying = Saying::for_points(points.len(), bytes);
     let compared = |of_old: Vec<u32>, of_new: Vec<u32>, what: &str| {
         let of_old = points.in_order(of_old);
         let other = of_old.iter().zip(&of_new).position(|(old, new)| old != new);
@@ -113,7 +114,10 @@ fn compare(
     let of_old = rows::say(&old, &existing, &originals, &mut saying).map_err(broken("the line programs"))?;
     let of_new = rows::say(&new, added, &copies, &mut saying).map_err(broken("the added line programs"))?;
     compared(of_old, of_new, "rows of lines")?;
-    Ok(points.len())
+    match saying.is_exhausted() {
+        true => Err(("the units".to_owned(), "the same code over and over, too often to judge".to_owned())),
+        false => Ok(points.len()),
+    }
 }
 
 /// All units, in the order of the section.

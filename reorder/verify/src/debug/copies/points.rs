@@ -58,13 +58,28 @@ impl Points {
 
 /// Gives a number to each sequence of things that is said of an address; 0 is the empty one. Equal numbers are equal
 /// sequences.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Saying {
     things: HashMap<Vec<u8>, u32>,
     sequences: HashMap<(u32, u32), u32>,
+    /// How much may still be said: a few bytes can say very much of all code.
+    left: u64,
 }
 
 impl Saying {
+    /// For so many points, described by so many bytes.
+    pub(super) fn for_points(points: usize, bytes: usize) -> Self {
+        /// Nested calls that were inlined, and variables, at one address; compilers write a tenth of it.
+        const MAX_FOR_A_POINT: u64 = 1024;
+        let left = (points as u64).saturating_mul(MAX_FOR_A_POINT).saturating_add(bytes as u64);
+        Self { things: HashMap::new(), sequences: HashMap::new(), left }
+    }
+
+    /// Whether more was said than the images justify, so that nothing is known.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.left == 0
+    }
+
     /// The number of a thing.
     pub(super) fn thing(&mut self, bytes: Vec<u8>) -> u32 {
         let next = self.things.len() as u32;
@@ -81,6 +96,10 @@ impl Saying {
     pub(super) fn say(&mut self, addresses: &[u64], said: &mut [u32], (start, end): (u64, u64), thing: u32) {
         let from = addresses.partition_point(|address| *address < start);
         let to = addresses.partition_point(|address| *address < end);
+        self.left = self.left.saturating_sub(to.saturating_sub(from) as u64 + 1);
+        if self.is_exhausted() {
+            return;
+        }
         for sequence in said.get_mut(from..to).unwrap_or_default() {
             *sequence = self.after(*sequence, thing);
         }
