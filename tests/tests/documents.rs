@@ -176,6 +176,10 @@ const TABLE: &[(&str, Way)] = &[
         Run("reorder apply ./program -t traces -o program.fast", &[]),
     ),
     (
+        "reorder report ./program --set fast -t traces -o report.html",
+        Run("reorder apply ./program -t traces --set fast", &[]),
+    ),
+    (
         "reorder measure ./program program.fast -- --first-screen",
         Run("reorder apply ./program -t traces -o program.fast", &[
             // The scenarios name files, and the lines before do not make them.
