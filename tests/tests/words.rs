@@ -68,6 +68,7 @@ fn lines_fit_the_terminal_and_are_whole_elsewhere() {
         "report program program.fast -t traces -o report.html",
         "explain program main -t traces",
         "traces stats traces",
+        "traces show traces",
         "verify program program.fast",
         "doctor program --show-config",
         "help apply",
@@ -82,8 +83,8 @@ fn lines_fit_the_terminal_and_are_whole_elsewhere() {
             assert!(wide.is_empty(), "{command} on {columns} columns:\n{}\n\n{text}", wide.join("\n"));
         }
     }
-    let long = "a_namespace_with_a_long_name::another_one_of_the_same_kind::Container<int, long>::member_function_of_a_template";
-    let whole = attempt(directory, &["explain", "program", long, "-t", "traces"]);
+    let long = "a_namespace_with_a_long_name::another_one_of_the_same_kind::Container<int, long>";
+    let whole = attempt(directory, &["traces", "show", "traces"]);
     assert!(whole.stdout_text().contains(long), "{whole}");
 }
 

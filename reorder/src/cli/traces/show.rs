@@ -102,7 +102,7 @@ impl<'trace> ShownTrace<'trace> {
 impl Report for ShowReport<'_> {
     const COMMAND: &'static str = "traces show";
 
-    fn text(&self, _: Width) -> String {
+    fn text(&self, width: Width) -> String {
         let mut text = String::new();
         for trace in &self.traces {
             // Writing to a string cannot fail.
@@ -125,7 +125,7 @@ impl Report for ShowReport<'_> {
                     Location::Name(name) => (String::new(), Some(name)),
                     location => (location.to_string(), event.name.as_ref()),
                 };
-                let name = name.map_or_else(String::new, |name| names::shown(name));
+                let name = name.map_or_else(String::new, |name| width.cut(&names::shown(name), 1, 2));
                 let _ = writeln!(text, "{}", format!("{time:>12}  {place:<10}  {name}").trim_end());
                 for block in event.blocks.iter().flat_map(|recorded| &recorded.blocks) {
                     let time = format!("{:.3} ms", block.nanoseconds as f64 / 1e6);
