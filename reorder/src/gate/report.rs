@@ -113,7 +113,7 @@ impl GateReport {
 
     /// Whether the text explains the scenario: it has a finding, or none has one and sums do.
     fn is_explained(&self, explanation: &Explanation) -> bool {
-        let of_scenarios = || self.checks.iter().filter(|check| self.is_shown(check));
+        let of_scenarios = || self.checks.iter().filter(move |check| self.is_shown(check));
         let has =
             |scenario: Option<&String>| of_scenarios().any(|check| check.key.scenario.as_ref() == scenario);
         let is_only_sums = of_scenarios().all(|check| check.key.scenario.is_none());
