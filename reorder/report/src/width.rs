@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn sentences_break_between_words_and_commands_do_not() {
-        let text = "one two three four five six seven eight nine ten\n  run --it with all of these words in one line, please\n";
-        let wanted = "one two three four five six seven eight\n  nine ten\n  run --it with all of these words in one line, please\n";
+        let text = "one two three four five six seven eight nine ten\n  run it with all of these words in one line, please\n";
+        let wanted = "one two three four five six seven eight\n  nine ten\n  run it with all of these words in one line, please\n";
         assert_eq!(Width::of_terminal(40).wrapped(text), wanted);
         assert_eq!(Width::UNLIMITED.wrapped(text), text);
         let hanging =

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 
 /// The message. There is no memory to say how much was wanted.
 const MESSAGE: &[u8] = b"error: the system gives this process no more memory\n\
-hint: raise its limit (ulimit -v, the memory of the container), use a smaller image, or fewer --threads\n";
+hint: raise its limit (ulimit -v, the memory of the container), use a smaller image, or fewer threads\n";
 
 /// The exit status of every command that could not run.
 const STATUS: i32 = 2;
