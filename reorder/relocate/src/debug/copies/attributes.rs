@@ -143,6 +143,7 @@ fn is_repeated(name: DwAt, is_root: bool) -> bool {
         constants::DW_AT_call_file
         | constants::DW_AT_call_line
         | constants::DW_AT_call_column
+        | constants::DW_AT_GNU_discriminator
         | constants::DW_AT_const_value => !is_root,
         _ => false,
     }

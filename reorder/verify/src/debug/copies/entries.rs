@@ -9,16 +9,16 @@ type Unit<'data> = gimli::Unit<Slice<'data>>;
 type Dwarf<'data> = gimli::Dwarf<Slice<'data>>;
 type Entry<'data> = gimli::DebuggingInformationEntry<Slice<'data>>;
 
-/// What each of the `addresses`, which ascend, is said to be by `units`.
+/// What each of the `addresses`, which ascend, is said to be by those of `units`, which ascend, from position `first` on.
 pub(super) fn say<'data>(
     dwarf: &Dwarf<'data>,
-    units: &[Unit<'data>],
+    (units, first): (&[Unit<'data>], usize),
     addresses: &[u64],
     saying: &mut Saying,
 ) -> Read<Vec<u32>> {
     let mut said = vec![0; addresses.len()];
-    for unit in units {
-        let mut side = Side { dwarf, unit, addresses, saying: &mut *saying, said: &mut said };
+    for unit in &units[first..] {
+        let mut side = Side { dwarf, units, unit, addresses, saying: &mut *saying, said: &mut said };
         side.unit().map_err(|error| error.to_string())?;
     }
     Ok(said)
@@ -27,6 +27,8 @@ pub(super) fn say<'data>(
 /// A unit that speaks of addresses.
 struct Side<'run, 'data> {
     dwarf: &'run Dwarf<'data>,
+    /// All units of the image.
+    units: &'run [Unit<'data>],
     unit: &'run Unit<'data>,
     addresses: &'run [u64],
     saying: &'run mut Saying,
@@ -189,31 +191,16 @@ impl<'data> Side<'_, 'data> {
         for _ in 0..MAX_CHAIN {
             let Some(target) = next else { return Ok(at) };
             at = target;
-            let Some(header) = self.header_at(target)? else { return Err(gimli::Error::MissingUnitDie) };
-            let unit = self.dwarf.unit(header)?;
-            let offset = UnitOffset(target - header.offset().0);
-            let entry = unit.entry(offset)?;
-            next = reference(&unit, &entry);
+            let Some(unit) = self.unit_at(target) else { return Err(gimli::Error::MissingUnitDie) };
+            let entry = unit.entry(UnitOffset(target - unit.header.offset().0))?;
+            next = reference(unit, &entry);
         }
         Err(gimli::Error::MissingUnitDie)
     }
 
-    fn header_at(&self, position: usize) -> gimli::Result<Option<gimli::UnitHeader<Slice<'data>>>> {
-        let own = self.unit.header;
-        let holds = |header: &gimli::UnitHeader<Slice<'data>>| {
-            let start = header.offset().0;
-            (start..start + header.length_including_self()).contains(&position)
-        };
-        if holds(&own) {
-            return Ok(Some(own));
-        }
-        let mut headers = self.dwarf.units();
-        while let Some(header) = headers.next()? {
-            if holds(&header) {
-                return Ok(Some(header));
-            }
-        }
-        Ok(None)
+    fn unit_at(&self, position: usize) -> Option<&Unit<'data>> {
+        let after = self.units.partition_point(|unit| unit.header.offset().0 <= position);
+        self.units[..after].last()
     }
 }
 
@@ -235,8 +222,12 @@ fn reference(
 const MAX_CHAIN: usize = 16;
 
 /// What is said of a call that was inlined.
-const OF_CALLS: [DwAt; 3] =
-    [constants::DW_AT_call_file, constants::DW_AT_call_line, constants::DW_AT_call_column];
+const OF_CALLS: [DwAt; 4] = [
+    constants::DW_AT_call_file,
+    constants::DW_AT_call_line,
+    constants::DW_AT_call_column,
+    constants::DW_AT_GNU_discriminator,
+];
 
 fn is_nameless(tag: DwTag) -> bool {
     matches!(
@@ -353,7 +344,8 @@ fn may_have(is_root: bool, name: DwAt) -> bool {
         | constants::DW_AT_const_value
         | constants::DW_AT_call_file
         | constants::DW_AT_call_line
-        | constants::DW_AT_call_column => !is_root,
+        | constants::DW_AT_call_column
+        | constants::DW_AT_GNU_discriminator => !is_root,
         _ => false,
     }
 }

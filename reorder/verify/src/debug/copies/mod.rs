@@ -91,45 +91,37 @@ fn compare(
     let broken = |side: &'static str| move |error: String| (side.to_owned(), error);
     let (old, new) = (before.dwarf(), after.dwarf());
     let start = before.bytes(".debug_info").len();
-    let added = added_units(&new, start).map_err(|error| broken("the added units")(error.to_string()))?;
-    for unit in &added {
+    let existing = units(&old).map_err(|error| broken("the units")(error.to_string()))?;
+    let all = units(&new).map_err(|error| broken("the added units")(error.to_string()))?;
+    let first = all.partition_point(|unit| unit.header.offset().0 < start);
+    let added = &all[first..];
+    for unit in added {
         entries::check_shape(&new, unit).map_err(broken("the added units"))?;
     }
-    tables::check_aranges(&new, &added, (before, after)).map_err(broken(".debug_aranges"))?;
-    let existing = added_units(&old, 0).map_err(|error| broken("the units")(error.to_string()))?;
-    // The units of the image that say anything of an original. The others are not read whole.
+    tables::check_aranges(&new, added, (before, after)).map_err(broken(".debug_aranges"))?;
     let points = Points::of(points);
+    let (originals, copies) = (points.originals(), points.copies());
     let mut saying = Saying::default();
     let compared = |of_old: Vec<u32>, of_new: Vec<u32>, what: &str| {
+        let of_old = points.in_order(of_old);
         let other = of_old.iter().zip(&of_new).position(|(old, new)| old != new);
-        other.map_or(Ok(()), |at| {
-            Err((format!("the copy at {}", points.by_copy(at)), format!("other {what}")))
-        })
+        other.map_or(Ok(()), |at| Err((format!("the copy at {}", points.by_copy(at)), format!("other {what}"))))
     };
-    let of_old =
-        entries::say(&old, &existing, &points.originals(), &mut saying).map_err(broken("the units"))?;
-    let of_new =
-        entries::say(&new, &added, &points.copies(), &mut saying).map_err(broken("the added units"))?;
-    compared(points.in_order(of_old), of_new, "entries")?;
-    let of_old =
-        rows::say(&old, &existing, &points.originals(), &mut saying).map_err(broken("the line programs"))?;
-    let of_new =
-        rows::say(&new, &added, &points.copies(), &mut saying).map_err(broken("the added line programs"))?;
-    compared(points.in_order(of_old), of_new, "rows of lines")?;
+    let of_old = entries::say(&old, (&existing, 0), &originals, &mut saying).map_err(broken("the units"))?;
+    let of_new = entries::say(&new, (&all, first), &copies, &mut saying).map_err(broken("the added units"))?;
+    compared(of_old, of_new, "entries")?;
+    let of_old = rows::say(&old, &existing, &originals, &mut saying).map_err(broken("the line programs"))?;
+    let of_new = rows::say(&new, added, &copies, &mut saying).map_err(broken("the added line programs"))?;
+    compared(of_old, of_new, "rows of lines")?;
     Ok(points.len())
 }
 
-/// The units from position `start` of `.debug_info` on.
-fn added_units<'data>(
-    dwarf: &gimli::Dwarf<Slice<'data>>,
-    start: usize,
-) -> gimli::Result<Vec<gimli::Unit<Slice<'data>>>> {
+/// All units, in the order of the section.
+fn units<'data>(dwarf: &gimli::Dwarf<Slice<'data>>) -> gimli::Result<Vec<gimli::Unit<Slice<'data>>>> {
     let mut units = Vec::new();
     let mut headers = dwarf.units();
     while let Some(header) = headers.next()? {
-        if header.offset().0 >= start {
-            units.push(dwarf.unit(header)?);
-        }
+        units.push(dwarf.unit(header)?);
     }
     Ok(units)
 }
