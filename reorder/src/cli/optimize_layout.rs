@@ -20,7 +20,7 @@ use reorder_layout::{LayoutRequest, Room, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::elf::apply;
 use reorder_relocate::apply::{Applied, Arrangement};
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
 use reorder_trace::{ExecutedBlocks, ResolvedTrace, executed_blocks};
 use reorder_verify::recover_moves;
 
@@ -220,7 +220,7 @@ impl Recorded<'_> {
             ))
         });
         let simulated: Vec<SimulatedPages> = simulated.collect();
-        phase.finish(&format!("{} runs", self.starts.len()));
+        phase.finish(&counted(self.starts.len() as u64, "run"));
         Ok(LaidOut { applied, needed, simulated })
     }
 
