@@ -273,7 +273,7 @@ fn markdown_of_100_000_names_is_below_the_limit() {
         long(10_000).map(|name| explanation(&name, long(10_000))).collect(),
     );
     for (report, left_out) in [
-        (of_functions, "and 99988 more functions"),
+        (of_functions, "and 99 988 more functions"),
         (of_scenarios, "more scenarios changed"),
         (of_long_names, "do not fit"),
     ] {

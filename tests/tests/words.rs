@@ -73,7 +73,7 @@ fn lines_fit_the_terminal_and_are_whole_elsewhere() {
         "doctor program --show-config",
         "help apply",
     ] {
-        for columns in [60, 80] {
+        for columns in [72, 80] {
             let text = on_terminal(directory, columns, command);
             assert!(text.len() > 40, "{command}: {text}");
             let wide = text.lines().filter(|line| line.chars().count() > columns);
@@ -103,7 +103,7 @@ fn a_refusal_is_told_alike_by_all_commands() {
     // Much code without unwind entries and symbols.
     fs::write(
         directory.join("bare.s"),
-        ".globl _start\n_start:\n.rept 9000\nnop\n.endr\nmov $60, %eax\nxor %edi, %edi\nsyscall\n",
+        ".globl _start\n_start:\n.rept 9000\ninc %eax\n.endr\nmov $60, %eax\nxor %edi, %edi\nsyscall\n",
     )
     .unwrap();
     let mut compile = Command::new("gcc");

@@ -12,10 +12,10 @@ use reorder_report::Width;
 use reorder_report::table::{Table, counted, grouped};
 
 /// Functions that are listed unless all are asked for.
-pub const HEAVIEST: usize = 10;
+pub(super) const HEAVIEST: usize = 10;
 
 /// A summary by reason, the one with most bytes first, and the `most` largest functions.
-pub fn pins_text(pinned: &[PinnedFunction], most: usize, width: Width) -> String {
+pub(super) fn pins_text(pinned: &[PinnedFunction], most: usize, width: Width) -> String {
     if pinned.is_empty() {
         return String::new();
     }

@@ -48,8 +48,10 @@ impl OtherTools {
     /// What differs; `None` where nothing does, or where one of them names none.
     #[must_use]
     pub fn between(then: &[String], now: &[String]) -> Option<Self> {
+        // A baseline is a text that anybody may have edited.
         let without = |all: &[String], others: &[String]| -> Vec<String> {
-            all.iter().filter(|tool| !others.contains(tool)).cloned().collect()
+            let other = all.iter().filter(|tool| !others.contains(tool)).take(MAX_TOOLS);
+            other.map(|tool| visible_start(tool, MAX_LENGTH).into_owned()).collect()
         };
         let (baseline, current) = (without(then, now), without(now, then));
         let is_known = !then.is_empty() && !now.is_empty();
