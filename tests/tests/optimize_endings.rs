@@ -212,7 +212,7 @@ fn code_in_no_known_function_is_told() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let source = ".text\n.globl main\n.type main, @function\nmain: xor %eax, %eax\n jmp hidden\n.size main, . - main\nhidden: \
-                  ret\n.fill 4000, 1, 0x90\n.section .note.GNU-stack\n";
+                  ret\n.fill 100000, 1, 0x90\n.section .note.GNU-stack\n";
     fs::write(directory.join("program.s"), source).unwrap();
     shell(&format!("cd '{}' && gcc program.s -o program", directory.display()), LIMIT).unwrap();
     let outcome = attempt(directory, &["record", "-o", "traces", "--", "./program"]);

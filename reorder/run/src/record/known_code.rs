@@ -18,7 +18,10 @@ pub struct LittleKnown {
 /// From this share on most of what runs may be missing.
 pub(super) const MAX_UNKNOWN_PERCENT: u64 = 50;
 
-/// The share of the code of `file` that is in none of its `functions`, in percent.
+/// The code that every program gets from the C runtime is in no function of a launcher that does nothing itself.
+const MIN_UNKNOWN_BYTES: u64 = 64 << 10;
+
+/// The share of the code of `file` that is in none of its `functions`, in percent; 0 where that is little code.
 pub(super) fn unknown_percent(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> u64 {
     let sections = file.sections.iter();
     let code: u64 = sections
@@ -32,5 +35,9 @@ pub(super) fn unknown_percent(file: &ElfFile<'_>, functions: &FunctionTable<'_>)
         known = known.saturating_add(function.end.0.saturating_sub(start));
         end = end.max(function.end.0);
     }
-    (code.saturating_sub(known).saturating_mul(100)).checked_div(code).unwrap_or(0)
+    let unknown = code.saturating_sub(known);
+    match unknown < MIN_UNKNOWN_BYTES {
+        true => 0,
+        false => unknown.saturating_mul(100).checked_div(code).unwrap_or(0),
+    }
 }
