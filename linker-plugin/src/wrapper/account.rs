@@ -52,7 +52,9 @@ impl Account<'_> {
     pub fn ordered(&self, report: &LinkReport) {
         self.talk.note(&report.text());
         self.write(report);
-        self.keep(LinkOutcome::Ordered { summary: report.text() });
+        let text = report.text();
+        let summary = text.strip_prefix(&format!("{}: ", report.output)).unwrap_or(&text).to_owned();
+        self.keep(LinkOutcome::Ordered { summary });
     }
 
     /// The output is linked without an order, or not at all, because of `error`.

@@ -31,10 +31,7 @@ fn check(link: &LastLink, project: &Path) -> Check {
     let shown = link.output.strip_prefix(project).unwrap_or(&link.output);
     let name = format!("last link of {}", shown.display());
     match &link.outcome {
-        LinkOutcome::Ordered { summary } => {
-            let prefix = format!("{}: ", link.output.display());
-            Check::fine(name, summary.strip_prefix(&prefix).unwrap_or(summary))
-        }
+        LinkOutcome::Ordered { summary } => Check::fine(name, summary.as_str()),
         LinkOutcome::NotOrdered { reason, hint } => {
             let check = Check::failed(name, format!("not ordered: {reason}"));
             match hint {
