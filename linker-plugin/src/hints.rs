@@ -71,7 +71,9 @@ pub fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
         | Hint::RunsOrQuiet(_)
         | Hint::RunsToNarrowDown(_)
         | Hint::MoreTimeToMeasure
-        | Hint::MoreTimeToCheck => None,
+        | Hint::MoreTimeToCheck
+        | Hint::ReportCrash
+        | Hint::StopRuns => None,
     }
 }
 

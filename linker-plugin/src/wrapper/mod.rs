@@ -14,6 +14,7 @@
 //! link that fails without us fails in the same way, with the same messages; a failure to make or use an order
 //! costs a warning, not the link, unless `strict` is set. The output appears whole under its name or not at all.
 
+pub mod account;
 pub mod addition;
 pub mod cache;
 pub mod call;

@@ -108,6 +108,10 @@ pub enum Hint {
     MoreTimeToMeasure,
     /// Compare runs that end by themselves and print less, or wait longer.
     MoreTimeToCheck,
+    /// Report an image and the arguments with which the moved program crashes.
+    ReportCrash,
+    /// Say when a run that does not end by itself is to end, or wait longer.
+    StopRuns,
 }
 
 /// Files without which a trace file cannot be interpreted.

@@ -9,6 +9,7 @@ use toml::Value;
 
 use crate::cli::context::Context;
 use crate::cli::doctor_image::{Check, image_checks};
+use crate::cli::doctor_links::link_checks;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::Result;
 use reorder_layout::configuration::ConfigurationFile;
@@ -22,7 +23,8 @@ Examples:
   reorder doctor /usr/bin/git
   reorder doctor --show-config";
 
-/// Check whether this system can record and measure, and whether an image has what is needed
+/// Check whether this system can record and measure, whether an image has what is needed, and whether the last links of
+/// this project were ordered
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct DoctorArguments {
@@ -58,10 +60,11 @@ pub fn run(arguments: &DoctorArguments, context: &Context) -> Result<ExitStatus>
     if let Some(image) = &arguments.image {
         checks.extend(image_checks(image));
     }
+    let file = ConfigurationFile::find(None, Path::new("."), "--config")?;
+    checks.extend(link_checks(Path::new("."), &file));
     let passed = checks.iter().all(|check| check.passed);
     let mut configuration = Vec::new();
     if arguments.show_config {
-        let file = ConfigurationFile::find(None, Path::new("."), "--config")?;
         if let Some(note) = &file.note {
             context.talk.warning(note, None);
         }
@@ -78,7 +81,7 @@ fn machine_checks() -> Result<Vec<Check>> {
         return Ok(vec![Check::failed(name, "it is not there").hint("mount -t proc proc /proc")]);
     }
     let abilities = measure::abilities("--version")?;
-    Ok(vec![tracing(abilities), touched_pages(abilities), page_cache(), sampling()])
+    Ok(vec![tracing(abilities), touched_pages(abilities), page_cache(), read_ahead(), sampling()])
 }
 
 fn tracing(abilities: Abilities) -> Check {
@@ -107,6 +110,28 @@ fn page_cache() -> Check {
         true => Check::fine(name, "the page cache can be emptied"),
         false => Check::failed(name, "the page cache cannot be emptied")
             .hint("write the output to a directory of a disk, not of a file system in memory"),
+    }
+}
+
+/// What one read from the disk here brings in. Never a failure: pages touched do not depend on it.
+fn read_ahead() -> Check {
+    /// The default of most disks.
+    const DEFAULT_BYTES: u64 = 128 << 10;
+    let name = "read-ahead of the disk of this directory (measure)";
+    match measure::read_ahead(Path::new(".")).ok().flatten() {
+        None => Check::fine(name, "unknown: the kernel does not state it for this file system"),
+        Some((bytes, _)) if bytes <= DEFAULT_BYTES => Check::fine(name, format!("{} KiB", bytes / 1024)),
+        Some((bytes, setting)) => Check::fine(
+            name,
+            format!(
+                "{} KiB: major faults and cached pages of programs with less text hardly depend on their layout",
+                bytes / 1024
+            ),
+        )
+        .hint(format!(
+            "pages touched do not depend on it; as root, `echo 128 > {}` sets the default of most disks",
+            setting.display()
+        )),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What `reorder doctor` says about an image: what is there, what is missing, and the flag that adds it.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use serde::Serialize;
@@ -19,7 +20,7 @@ use reorder_system::mapped::map_image;
 /// One thing that was checked.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
-    pub(super) name: &'static str,
+    pub(super) name: Cow<'static, str>,
     pub(super) passed: bool,
     pub(super) found: String,
     /// What to do: the next command, or flags.
@@ -29,12 +30,12 @@ pub(super) struct Check {
 
 impl Check {
     /// Nothing is missing.
-    pub(super) fn fine(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, passed: true, found: found.into(), hints: Vec::new() }
+    pub(super) fn fine(name: impl Into<Cow<'static, str>>, found: impl Into<String>) -> Self {
+        Self { name: name.into(), passed: true, found: found.into(), hints: Vec::new() }
     }
 
     /// Something is missing.
-    pub(super) fn failed(name: &'static str, found: impl Into<String>) -> Self {
+    pub(super) fn failed(name: impl Into<Cow<'static, str>>, found: impl Into<String>) -> Self {
         Self { passed: false, ..Self::fine(name, found) }
     }
 

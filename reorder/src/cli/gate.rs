@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::cli::context::Context;
 use crate::cli::gate_files::FileRole;
+use crate::cli::gate_growth::remark_on_growth;
 use crate::cli::gate_measured::GateMeasured;
 use crate::cli::gate_outputs::GateOutputs;
 use crate::cli::gate_remarks::{remark, remark_on_limits};
@@ -66,6 +67,10 @@ pub struct GateArguments {
     /// Report findings with exit status 0
     #[arg(long, conflicts_with = "update_baseline")]
     warn_only: bool,
+    /// Another build of the image, such as the one before the change: if a size is a finding, the functions that grew since
+    /// then are named
+    #[arg(long, value_name = "OLD")]
+    against: Option<PathBuf>,
     /// Order file whose lines must name functions of the image
     #[arg(long, value_name = "FILE")]
     order: Option<PathBuf>,
@@ -142,6 +147,9 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let baseline = place.as_deref().zip(then_text.as_deref()).map(|(path, text)| Source { path, text });
     place::locate(&mut checks, Some(configuration), baseline);
     remark(&mut remarks, then.as_ref(), &now, &starts);
+    if let Some(old) = arguments.old() {
+        remarks.extend(remark_on_growth(old, &functions, &checks, &arguments.scenarios)?);
+    }
     if !arguments.update_baseline {
         remark_on_limits(&mut remarks, &limits, &checks, wanted.is_empty() && wanted_models.is_empty());
     }
@@ -196,6 +204,11 @@ impl GateArguments {
         }
     }
 
+    /// The build that sizes are compared with, function by function.
+    fn old(&self) -> Option<&Path> {
+        self.against.as_deref().or(self.measured.old())
+    }
+
     /// All files except those of the reports.
     fn files(
         &self,
@@ -212,6 +225,7 @@ impl GateArguments {
             (FileRole::Configuration, configuration.map(PathBuf::as_path)),
             (FileRole::Order, order.as_deref()),
             (FileRole::Old, self.measured.old()),
+            (FileRole::Old, self.against.as_deref()),
         ];
         let single = single.into_iter().filter_map(|(role, path)| Some((role, path?.to_path_buf())));
         let traces = self.scenarios.trace_files(configured)?;

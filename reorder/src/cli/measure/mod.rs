@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::cli::context::Context;
+use crate::cli::ending_args::{EndingArguments, InputArgument};
 use crate::cli::scenarios_input::ConfigurationArguments;
 use crate::cli::traces_input::TracesInput;
 use crate::exit_status::ExitStatus;
@@ -59,6 +60,10 @@ pub struct MeasureArguments {
     /// Confidence level of intervals and verdicts, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = parse_confidence)]
     confidence: f64,
+    #[command(flatten)]
+    ending: EndingArguments,
+    #[command(flatten)]
+    stdin: InputArgument,
     /// Kill a run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
@@ -146,17 +151,20 @@ fn inputs(starts: &[MeasureRequest], configuration: &Path) -> Vec<PathBuf> {
 
 impl MeasureArguments {
     /// What all requests have in common, with the arguments of the command line.
-    fn request(&self, program: PathBuf, configured_runs: Option<usize>) -> MeasureRequest {
+    fn request(&self, program: PathBuf, configured_runs: Option<usize>) -> Result<MeasureRequest> {
         let defaults = MeasureRequest::default();
-        MeasureRequest {
+        self.stdin.check()?;
+        Ok(MeasureRequest {
             old: program,
             arguments: self.arguments.clone(),
             rounds: self.runs.or(configured_runs).unwrap_or(defaults.rounds),
             confidence: self.confidence / 100.0,
             time_limit: Duration::from_secs(self.time_limit),
             wording: hints::text,
+            input: self.stdin.input.clone(),
+            stop: self.ending.rule()?,
             ..defaults
-        }
+        })
     }
 }
 
