@@ -21,7 +21,7 @@
 //! | `check` | shell command over `{old}` and `{new}` that must succeed after each relocation; no reader may end before its pipe is empty, as `grep -q` and `head` do |
 //! | `copies` | `native`: copies of functions are tested only in variants for the processor of this system |
 //! | `stripped` | what is expected of the stripped image: `same` (default), `skip`, or `refused R5` |
-//! | `blocks` | what is expected of copies of random basic blocks: `same` (default), or `refused R8` |
+//! | `blocks` | what is expected of copies of random basic blocks: `same`, or `refused R8`; the default is `refused R13` where the build keeps relocations, what `expect` refuses for a reason that copies do not cure, and `same` otherwise |
 //!
 //! Everywhere `{directory}` is the scratch directory of the variant, `{fixture}` the fixture's own, `{image}` the
 //! image that runs. Commands name tools of LLVM without their version: `clang$LLVM`, `llvm-nm$LLVM`; the shell that runs
@@ -34,6 +34,9 @@ use crate::early_readers::early_reader;
 
 /// Compilers with this prefix make images for AArch64, which run under QEMU.
 const CROSS: &str = "aarch64-";
+
+/// Refusals to move functions that do not hold for copies.
+pub const CURED_BY_COPIES: [&str; 2] = ["R5", "R6"];
 
 /// What must happen to the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -300,6 +303,9 @@ fn variant(
     if variant.runs.is_empty() {
         variant.runs.push("{image}".to_owned());
     }
+    if !directives.iter().any(|directive| directive.key == "blocks" && applies(&directive.filter, name)) {
+        variant.blocks = default_blocks(&variant);
+    }
     Ok(variant)
 }
 
@@ -406,6 +412,22 @@ fn stripped(value: &str) -> Result<Stripped, String> {
         None if value == "skip" => Ok(Stripped::Skip),
         Some(("refused", code)) => Ok(Stripped::Refused(code.to_owned())),
         _ => Err(format!("stripped: {value}")),
+    }
+}
+
+/// What must come of copies of blocks where the fixture says nothing.
+fn default_blocks(variant: &Variant) -> Blocks {
+    let keeps_relocations =
+        |command: &String| command.contains("--emit-relocs") || command.contains("-Wl,-q");
+    match &variant.expectation {
+        // What is too little known to be moved can have copies.
+        Expectation::Refused(code) if !CURED_BY_COPIES.contains(&code.as_str()) => {
+            Blocks::Refused(code.clone())
+        }
+        _ if std::iter::once(&variant.build).chain(&variant.prepare).any(keeps_relocations) => {
+            Blocks::Refused("R13".to_owned())
+        }
+        _ => Blocks::Same,
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::fixture::{Blocks, Expectation, Stripped, Variant};
+use crate::fixture::{Blocks, CURED_BY_COPIES, Expectation, Stripped, Variant};
 use crate::inspection::Inspection;
 use crate::process::{self, Ending, Outcome};
 use crate::workspace::{self, reorder};
@@ -46,7 +46,7 @@ pub fn check(variant: &Variant) -> Result<(), String> {
         Expectation::Refused(code) => {
             directory.check_failure(&directory.old, &format!("({code})"))?;
             // What is too little known to be moved can still have copies.
-            if matches!(code.as_str(), "R5" | "R6") && !directory.check_copies(&before, "--clone")? {
+            if CURED_BY_COPIES.contains(&code.as_str()) && !directory.check_copies(&before, "--clone")? {
                 return Err(format!("{code} should be cured by --clone"));
             }
         }
@@ -283,9 +283,7 @@ impl<'variant> Scratch<'variant> {
         let arguments = [&["--layout", "blocks"], &RANDOM[..], &[&seed]].concat();
         let outcome = self.apply(&self.old, &self.new, &arguments)?;
         match &self.variant.blocks {
-            Blocks::Same if outcome.success() => {
-                self.compare(before, &self.new, &format!("{arguments:?}"))
-            }
+            Blocks::Same if outcome.success() => self.compare(before, &self.new, &format!("{arguments:?}")),
             Blocks::Refused(code)
                 if outcome.ending == Ending::Exited(2)
                     && outcome.stderr_text().contains(&format!("refused ({code})")) =>
