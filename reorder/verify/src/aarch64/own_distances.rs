@@ -133,7 +133,8 @@ fn value_of(
         return match base? {
             // A slot with an address and a word of a table look the same; words that are added are of one of four bytes.
             Held::Address(Named::Here(page)) if width == 8 && word & 0xffc0_0000 == 0xf940_0000 => {
-                Some(Held::Address(Named::Through(page.wrapping_add(page_offset(word)?))))
+                let slot = page.wrapping_add(page_offset(word)?);
+                Some(Held::Address(constant(slot).map_or(Named::Through(slot), Named::Here)))
             }
             Held::Address(table) | Held::Element(table) => Some(Held::Word { table, width }),
             Held::Word { .. } => None,
@@ -167,6 +168,8 @@ mod tests {
     fn the_address_may_be_a_constant_among_the_code() {
         // ldr x1, .+16; ldrsw x0, [x1, w0, sxtw #2]; add x0, x1, x0; ret
         assert_eq!(found(&[0x5800_0081, 0xb8a0_d820, 0x8b00_0020, 0xd65f_03c0]), [table(4)]);
+        // adrp x1, .; ldr x1, [x1, #16]; ldrsw x0, [x1, w0, sxtw #2]; add x0, x1, x0
+        assert_eq!(found(&[0x9000_0001, 0xf940_0821, 0xb8a0_d820, 0x8b00_0020]), [table(4)]);
         // Any other constant is not known.
         assert_eq!(found(&[0x5800_00a1, 0xb8a0_d820, 0x8b00_0020, 0xd65f_03c0]), []);
     }

@@ -51,7 +51,10 @@ impl FunctionPair<'_> {
         let summed = summed_addresses(self.old_bytes, self.range.old_start.0, is_function);
         outcome.summed.extend(summed.into_iter().map(Address));
         outcome.sums.extend(found.sums);
-        let constant = |place: u64| u64_at(self.images.old.section_at(place)?.at(place, 8)?, 0);
+        let constant = |place: u64| {
+            let section = self.images.old.section_at(place).filter(|section| section.is_code())?;
+            u64_at(section.at(place, 8)?, 0)
+        };
         outcome.distances.extend(own_distances(self.old_bytes, self.range.old_start.0, constant));
         Ok(())
     }
