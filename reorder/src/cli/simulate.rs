@@ -40,7 +40,8 @@ pub fn run(arguments: &SimulateArguments, context: &Context) -> Result<ExitStatu
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let new = arguments.new.as_deref();
-    let moves = arguments.scenarios.moves(path, &bytes, new)?;
+    let new_image = arguments.scenarios.new_image(path, &bytes, new)?;
+    let placement = new_image.as_ref().map(|new| new.placement(&image)).transpose()?;
     let names = ImageNames::of(path, new);
     let executed = image.executed(&starts.traces.traces, &functions);
     context.print(&simulate(
@@ -48,7 +49,7 @@ pub fn run(arguments: &SimulateArguments, context: &Context) -> Result<ExitStatu
         &functions,
         &starts.traces,
         executed.as_ref(),
-        moves.as_ref(),
+        placement.as_ref(),
         &models,
     ))?;
     Ok(ExitStatus::Success)
