@@ -54,7 +54,7 @@ class Program:
         self.read_ahead = None
         for kind in SETS:
             for number, words in self.of(kind):
-                self.json("record", "--blocks", "-o", self.trace(kind, number), "--", path, *words)
+                run([reorder, "record", "-q", "--blocks", "-o", self.trace(kind, number), "--", path, *words], directory)
         self.images = {layout: work / layout for layout in LAYOUTS}
         for layout, image in self.images.items():
             recorded = work / "recorded"
@@ -67,7 +67,7 @@ class Program:
         return self.work / kind.replace(" ", "-") / str(number)
 
     def json(self, *command, statuses=(0,)):
-        return json.loads(run([self.reorder, "--format", "json", *command], self.directory, statuses) or "{}")
+        return json.loads(run([self.reorder, "--format", "json", *command], self.directory, statuses))
 
     def measured(self, layout, words):
         """Of the original and the new program: pages and major faults."""
