@@ -54,7 +54,11 @@ class Program:
         self.read_ahead = None
         for kind in SETS:
             for number, words in self.of(kind):
-                run([reorder, "record", "-q", "--blocks", "-o", self.trace(kind, number), "--", path, *words], directory)
+                trace = self.trace(kind, number)
+                # Some invocations end with another status than 0, which `record` passes on.
+                run([reorder, "record", "-q", "--blocks", "-o", trace, "--", path, *words], directory, range(256))
+                if not trace.is_dir():
+                    sys.exit(f"{path.name} {' '.join(words)}: nothing was recorded")
         self.images = {layout: work / layout for layout in LAYOUTS}
         for layout, image in self.images.items():
             recorded = work / "recorded"
