@@ -86,7 +86,14 @@ pub fn apply_elf(
     }
     if request.layout == LayoutKind::Blocks {
         let unmoved = Applied::unmoved(&file, &functions.table);
-        let applied = with_blocks(unmoved, path, &file, &functions.table, request.arrangement, context)?;
+        let applied = with_blocks(
+            unmoved,
+            path,
+            (&file, &functions.table),
+            request.arrangement,
+            request.options,
+            context,
+        )?;
         let maps = match request.with_map {
             true => vec![("", map_of_copies(&file, &applied)?)],
             false => Vec::new(),
@@ -131,10 +138,17 @@ pub fn apply_elf(
         };
         let first = order.get(..*needed).unwrap_or(order);
         let starts: Vec<_> = first.iter().map(|&function| functions.table.get(function).start).collect();
-        applied = with_clones(applied, &starts, has_moved)?;
+        applied = with_clones(applied, &starts, has_moved, request.options.debug)?;
     }
     if request.layout == LayoutKind::Both {
-        applied = with_blocks(applied, path, &file, &functions.table, request.arrangement, context)?;
+        applied = with_blocks(
+            applied,
+            path,
+            (&file, &functions.table),
+            request.arrangement,
+            request.options,
+            context,
+        )?;
     }
     let maps = match request.with_map {
         true => vec![("", layout_map(&file, &functions.table, &applied, request.options)?)],

@@ -122,8 +122,14 @@ pub fn laid_out(
     let executed = executed_blocks(&traces, input.file, &input.functions.table);
     let copied = |applied: Applied| {
         let phase = context.talk.phase("copy", 0);
-        let applied =
-            with_executed(applied, &input.functions.table, (&traces, &executed), input.request, context)?;
+        let applied = with_executed(
+            applied,
+            &input.functions.table,
+            (&traces, &executed),
+            input.request,
+            options,
+            context,
+        )?;
         let copies = applied.summary.clones.clone().unwrap_or_default();
         phase.finish(&format!(
             "{} functions in {} fragments, verified",
