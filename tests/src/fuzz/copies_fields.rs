@@ -27,7 +27,8 @@ fn copy(case: &Case) -> Result<(), Error> {
     let in_place = |candidates: &[_]| Ok((0..candidates.len()).collect());
     let applied = with_random_fragments(unmoved, u64::from(case.seed), DebugPolicy::Update, in_place)?;
     if applied.bytes != bytes {
-        let report = verify(bytes, &applied.bytes, VerifyOptions::default()).expect("the input was read before");
+        let report =
+            verify(bytes, &applied.bytes, VerifyOptions::default()).expect("the input was read before");
         assert!(report.is_proven(), "{:#?}", report.differences);
     }
     Ok(())

@@ -153,7 +153,7 @@ fn with_copies<'ran>(
         let _phase = tracing::info_span!("copy").entered();
         let (wanted, parts) = wanted(&functions.table);
         let candidates = Candidates::find(&file, &functions, &analysis, &wanted, parts)?;
-        let order = lay_out(&candidates.candidates(&file))?;
+        let order = lay_out(&candidates.candidates(&file, &analysis))?;
         copy(&file, &functions, &analysis, candidates, debug, order)?
     };
     summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));

@@ -106,10 +106,13 @@ fn compare(
     let compared = |of_old: Vec<u32>, of_new: Vec<u32>, what: &str| {
         let of_old = points.in_order(of_old);
         let other = of_old.iter().zip(&of_new).position(|(old, new)| old != new);
-        other.map_or(Ok(()), |at| Err((format!("the copy at {}", points.by_copy(at)), format!("other {what}"))))
+        other.map_or(Ok(()), |at| {
+            Err((format!("the copy at {}", points.by_copy(at)), format!("other {what}")))
+        })
     };
     let of_old = entries::say(&old, (&existing, 0), &originals, &mut saying).map_err(broken("the units"))?;
-    let of_new = entries::say(&new, (&all, first), &copies, &mut saying).map_err(broken("the added units"))?;
+    let of_new =
+        entries::say(&new, (&all, first), &copies, &mut saying).map_err(broken("the added units"))?;
     compared(of_old, of_new, "entries")?;
     let of_old = rows::say(&old, &existing, &originals, &mut saying).map_err(broken("the line programs"))?;
     let of_new = rows::say(&new, added, &copies, &mut saying).map_err(broken("the added line programs"))?;
