@@ -200,7 +200,7 @@ impl StartSpans {
             sum.bound = plus(sum.bound, lower_bound(touched_bytes(before), model));
             sum.before = plus(sum.before, model.faults(before.iter().copied()).total());
             sum.after =
-                sum.after.zip(after).map(|(sum, after)| plus(sum, model.faults(after.into_iter()).total()));
+                sum.after.zip(after).map(|(sum, after)| plus(sum, model.faults(after).total()));
         }
         sum
     }

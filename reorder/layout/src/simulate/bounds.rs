@@ -68,9 +68,9 @@ fn problem<'spans>(
         for span in spans {
             let first = cuts.partition_point(|&cut| cut < span.start);
             let last = cuts.partition_point(|&cut| cut < span.end);
-            for piece in first..last {
-                if !std::mem::replace(&mut is_known[piece], true) {
-                    functions.push(FunctionId(piece as u32));
+            for (piece, is_known) in (first as u32..).zip(&mut is_known[first..last.max(first)]) {
+                if !std::mem::replace(is_known, true) {
+                    functions.push(FunctionId(piece));
                 }
             }
         }
