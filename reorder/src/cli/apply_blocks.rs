@@ -12,7 +12,7 @@ use reorder_image::functions::FunctionTable;
 use reorder_layout::{LayoutRequest, Memory, PieceTrace, Strategy, lay_out_pieces};
 use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::{with_fragments, with_random_fragments};
-use reorder_relocate::elf::copies::Candidate;
+use reorder_relocate::elf::copies::{Candidate, KeptRelocations};
 use reorder_trace::{BlockAccount, ExecutedBlock, ExecutedBlocks, WholeReason, executed_blocks};
 use reorder_trace::{ImageIdentity, ResolvedTrace};
 
@@ -31,17 +31,19 @@ pub fn with_blocks(
     path: &Path,
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    arrangement: &ArrangementArguments,
+    (arrangement, relocations): (&ArrangementArguments, KeptRelocations),
     context: &Context,
 ) -> Result<Applied> {
     let request = arrangement.request(Memory::default());
     if request.strategy == Strategy::Random {
-        return with_random_fragments(applied, request.seed, |candidates| order(candidates, &[], &request));
+        return with_random_fragments(applied, request.seed, relocations, |candidates| {
+            order(candidates, &[], &request)
+        });
     }
     let identity = ImageIdentity::of(path, file.build_id());
     let traces = arrangement.traces(path, &identity, functions, &context.talk)?.traces;
     let blocks = executed_blocks(&traces, file, functions);
-    with_executed(applied, functions, (&traces, &blocks), &request, context)
+    with_executed(applied, functions, (&traces, &blocks), (&request, relocations), context)
 }
 
 /// Copies what `blocks`, the executed blocks of `traces`, say was executed.
@@ -52,7 +54,7 @@ pub fn with_executed(
     applied: Applied,
     functions: &FunctionTable<'_>,
     (traces, blocks): (&[ResolvedTrace], &ExecutedBlocks),
-    request: &LayoutRequest,
+    (request, relocations): (&LayoutRequest, KeptRelocations),
     context: &Context,
 ) -> Result<Applied> {
     tell_whole(&blocks.account, context);
@@ -67,7 +69,7 @@ pub fn with_executed(
         .map(|(trace, blocks)| Executed { weight: trace.weight, ranges: blocks.iter().map(range).collect() })
         .collect();
     let ran = union(executed.iter().flat_map(|executed| &executed.ranges));
-    with_fragments(applied, &ran, |candidates| order(candidates, &executed, request))
+    with_fragments(applied, &ran, relocations, |candidates| order(candidates, &executed, request))
 }
 
 /// Says how many functions are copied whole, because their basic blocks are not known.

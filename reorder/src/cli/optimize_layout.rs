@@ -119,11 +119,12 @@ pub fn laid_out(
     {
         return input.simulated(applied, needed, context);
     }
+    let arrangement = (input.request, options.relocations);
     let executed = executed_blocks(&traces, input.file, &input.functions.table);
     let copied = |applied: Applied| {
         let phase = context.talk.phase("copy", 0);
         let applied =
-            with_executed(applied, &input.functions.table, (&traces, &executed), input.request, context)?;
+            with_executed(applied, &input.functions.table, (&traces, &executed), arrangement, context)?;
         let copies = applied.summary.clones.clone().unwrap_or_default();
         phase.finish(&format!(
             "{} functions in {} fragments, verified",

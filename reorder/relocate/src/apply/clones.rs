@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Applied;
 use super::elf::prove;
-use crate::elf::copies::{Candidate, Candidates, Copied, Obstacle, Wanted, copy};
+use crate::elf::copies::{Candidate, Candidates, Copied, KeptRelocations, Obstacle, Wanted, copy};
 use crate::warning::Warning;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
@@ -54,14 +54,15 @@ pub struct CopyableFunctions {
 /// What of all functions could be copied.
 ///
 /// # Errors
-/// Refusals (R8, R13), malformed tables.
+/// Refusals (R8), malformed tables.
 pub fn copyable(
     file: &ElfFile<'_>,
     functions: &ElfFunctions<'_>,
     analysis: &Analysis<'_>,
 ) -> Result<CopyableFunctions> {
     let all: Vec<FunctionIndex> = functions.table.iter().map(|(index, _)| index).collect();
-    let candidates = Candidates::find(file, functions, analysis, &all, Wanted::Whole)?;
+    let wanted = (Wanted::Whole, KeptRelocations::LeaveOut);
+    let candidates = Candidates::find(file, functions, analysis, &all, wanted)?;
     let mut obstacles = BTreeMap::new();
     for obstacle in candidates.obstacles() {
         *obstacles.entry(obstacle).or_default() += 1;
@@ -74,12 +75,18 @@ pub fn copyable(
 ///
 /// # Errors
 /// Refusals (R8, R12, R13, R16), malformed tables.
-pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Result<Applied> {
+pub fn with_clones(
+    applied: Applied,
+    wanted: &[Address],
+    has_moved: bool,
+    relocations: KeptRelocations,
+) -> Result<Applied> {
     let stayed: BTreeSet<Address> = applied.summary.pinned.iter().map(|function| function.address).collect();
     let is_wanted = |address: &&Address| !has_moved || stayed.contains(address);
     let wanted: Vec<Address> = wanted.iter().filter(is_wanted).copied().collect();
     with_copies(
         applied,
+        relocations,
         |functions| {
             let starting = |address: &Address| functions.starting_at(*address);
             (wanted.iter().filter_map(starting).collect(), Wanted::Whole)
@@ -96,10 +103,12 @@ pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Res
 pub fn with_fragments(
     applied: Applied,
     ran: &[Range<Address>],
+    relocations: KeptRelocations,
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     with_copies(
         applied,
+        relocations,
         |functions| {
             let has_run = |start: Address, end: Address| {
                 let first = ran.partition_point(|range| range.end <= start);
@@ -119,10 +128,12 @@ pub fn with_fragments(
 pub fn with_random_fragments(
     applied: Applied,
     seed: u64,
+    relocations: KeptRelocations,
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     with_copies(
         applied,
+        relocations,
         |functions| (functions.iter().map(|(index, _)| index).collect(), Wanted::AtRandom(seed)),
         lay_out,
     )
@@ -130,6 +141,7 @@ pub fn with_random_fragments(
 
 fn with_copies<'ran>(
     applied: Applied,
+    relocations: KeptRelocations,
     wanted: impl FnOnce(&FunctionTable<'_>) -> (Vec<FunctionIndex>, Wanted<'ran>),
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
@@ -140,11 +152,13 @@ fn with_copies<'ran>(
     let copied = {
         let _phase = tracing::info_span!("copy").entered();
         let (wanted, parts) = wanted(&functions.table);
-        let candidates = Candidates::find(&file, &functions, &analysis, &wanted, parts)?;
+        let candidates = Candidates::find(&file, &functions, &analysis, &wanted, (parts, relocations))?;
         let order = lay_out(&candidates.candidates(&file))?;
         copy(&file, &functions, &analysis, candidates, order)?
     };
     summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));
+    let left_out = copied.left_out.iter().cloned();
+    summary.warnings.extend(left_out.map(|section| Warning::KeptRelocationsLeftOut { section }));
     summary.clones = Some(summary_of(&functions.table, &copied));
     if !copied.copies.is_empty() {
         let _phase = tracing::info_span!("verify").entered();

@@ -8,6 +8,7 @@ use reorder_base::hint::Hint;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::obligations::COPIES;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::kept_relocations::is_table;
 use reorder_image::elf::section::Section;
 use reorder_image::functions::FunctionTable;
 
@@ -21,7 +22,7 @@ const COUNT_FIELD: usize = 60;
 const NAMES_FIELD: usize = 62;
 
 /// Name of the section that lists the copies and what the file held before.
-const RECORD: &str = ".reorder.clones";
+pub(super) const RECORD: &str = ".reorder.clones";
 /// Name of the section with the exception tables of copies.
 pub(super) const EXCEPTIONS: &str = ".gcc_except_table.reorder";
 /// Suffix of the copies' names.
@@ -36,6 +37,23 @@ pub(super) struct Placed {
     pub address: NewAddress,
     /// Bytes.
     pub size: u64,
+}
+
+/// Relocations that the linker kept (`--emit-relocs`) describe the code before it led to copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeptRelocations {
+    /// An image that has some is refused.
+    #[default]
+    Refuse,
+    /// They are left out: their section headers become empty ones, so that others keep their numbers.
+    LeaveOut,
+}
+
+/// The sections of `file` with relocations that the linker kept, in either form.
+pub(super) fn kept_relocations<'file, 'data>(
+    file: &'file ElfFile<'data>,
+) -> impl Iterator<Item = &'file Section<'data>> {
+    file.sections.iter().filter(|section| is_table(section) && !section.is_loaded() && section.size > 0)
 }
 
 /// The section headers, to which two sections will be added.
@@ -62,7 +80,13 @@ impl<'run> Sections<'run> {
             let otherwise = Some("relink with fewer sections");
             return Err(Refusal::new(RefusalCode::Copies, what, Hint::LeaveOutCopies { otherwise }));
         };
-        Ok(Self { file, headers: headers.to_vec(), names, strings: BTreeMap::new() })
+        let mut headers = headers.to_vec();
+        // None are left unless they are to be left out.
+        for section in kept_relocations(file) {
+            let start = section.index.0 as usize * HEADER;
+            headers[start..start + HEADER].fill(0);
+        }
+        Ok(Self { file, headers, names, strings: BTreeMap::new() })
     }
 
     /// The number that the section of copies will have.
