@@ -50,6 +50,7 @@ pub fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
         | Hint::LeaveOutArchitecture
         | Hint::ImageWithoutCopies
         | Hint::LeaveOutCopies { .. }
+        | Hint::LeaveOutRelocations
         | Hint::KeepWayBack
         | Hint::LeaveOutMap
         | Hint::Map(_)

@@ -149,15 +149,17 @@ fn kept_relocations_are_left_out_on_request() {
                 "{verified}"
             );
             assert_eq!(run(&mut Command::new(&copies)), before, "{flags} {layout}");
-            // A second application begins with the relocations that the first left out.
-            let again = built.applied(&copies, &words, "again");
-            assert_eq!(fs::read(&again).unwrap(), fs::read(&copies).unwrap(), "{flags} {layout}");
+            if layout == "blocks" {
+                // A second application begins with the relocations that the first left out.
+                let again = built.applied(&copies, &words, "again");
+                assert_eq!(fs::read(&again).unwrap(), fs::read(&copies).unwrap(), "{flags}");
+            }
             let listed = shell(&format!("LC_ALL=C readelf -W -r '{}'", copies.display()), LIMIT).unwrap();
             assert!(!listed.contains(".rela.text") && !listed.contains(".rela.eh_frame"), "{listed}");
             let complaints =
                 shell(&format!("LC_ALL=C readelf -W -a '{}' 2>&1 >/dev/null", copies.display()), LIMIT);
             assert_eq!(complaints.unwrap(), "", "{flags} {layout}");
-            for tool in ["strip", "llvm-strip$LLVM"] {
+            for tool in ["strip", "llvm-strip$LLVM", "/usr/lib/llvm$LLVM/bin/llvm-bolt"] {
                 let line =
                     format!("{tool} -o '{1}' '{0}'", copies.display(), built.path("stripped").display());
                 shell(&line, LIMIT).unwrap();

@@ -56,7 +56,9 @@ impl CopiedOutput {
     fn addresses_of_name(&self, bytes: &[u8], symbol: usize) -> Option<Vec<u64>> {
         let position = u32::from_le_bytes(bytes.get(symbol..symbol + 4)?.try_into().ok()?);
         let names = bytes.get(self.part(".strtab")?.bytes.clone())?.get(position as usize..)?;
-        let name = names.split(|byte| *byte == 0).next()?.strip_suffix(b".reorder")?;
+        let name = names.split(|byte| *byte == 0).next()?;
+        let end = name.windows(8).rposition(|part| part == b".reorder")?;
+        let name = &name[..end];
         let old = object::File::parse(&*self.old).ok()?;
         let named = old.symbols().filter(|symbol| symbol.name_bytes().is_ok_and(|known| known == name));
         Some(named.map(|symbol| symbol.address()).collect())

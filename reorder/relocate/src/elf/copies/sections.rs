@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::placed::Copies;
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::NewAddress;
 use reorder_base::hint::Hint;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::obligations::COPIES;
@@ -136,23 +136,24 @@ impl<'run> Sections<'run> {
     }
 
     /// Symbols for the copies, where the image has a table of symbols: each fragment has the name of its function and a
-    /// suffix. They are global, since local ones must precede all others, and hidden.
+    /// suffix, and from the second with this name on a number, as global symbols must have names of their own. Global they
+    /// are since local ones must precede all others; they are hidden.
     fn symbols(&mut self, functions: &FunctionTable<'_>, copies: &Copies<'_>) -> Option<(usize, Vec<u8>)> {
         let file = self.file;
         let section = file.sections.iter().find(|section| section.kind == object::elf::SHT_SYMTAB.0)?;
         let strings = section.link as usize;
         let mut table = file.section_bytes(section).to_vec();
         let copied = self.index_of_copies();
-        let mut names: BTreeMap<Address, u32> = BTreeMap::new();
+        let mut numbers: BTreeMap<&[u8], u32> = BTreeMap::new();
         for (fragment, placed) in copies.fragments.iter().zip(&copies.placed) {
             let original = fragment.original(copies.bodies).start;
             let starts = &copies.bodies[fragment.body].function_starts;
             let after = starts.partition_point(|start| *start <= original);
             let Some(&start) = starts[..after].last() else { continue };
             let Some(name) = functions.names_at(start).next() else { continue };
-            let name = *names
-                .entry(start)
-                .or_insert_with(|| self.string(strings, &[name, SUFFIX.as_bytes()].concat()));
+            let number = numbers.entry(name).and_modify(|number| *number += 1).or_default();
+            let suffix = if *number == 0 { SUFFIX.to_owned() } else { format!("{SUFFIX}.{number}") };
+            let name = self.string(strings, &[name, suffix.as_bytes()].concat());
             let mut symbol = [0; SYMBOL];
             symbol[..4].copy_from_slice(&name.to_le_bytes());
             symbol[4] = object::elf::STB_GLOBAL.0 << 4 | object::elf::STT_FUNC.0;

@@ -32,6 +32,9 @@ pub(super) struct Filter {
     types: Vec<Option<TypeReference>>,
 }
 
+/// `DW_EH_PE_uleb128`, the form of call sites that GCC and LLVM choose.
+const UNSIGNED: u8 = 0x01;
+
 /// Longer chains of filters are circles, or not made by a compiler.
 const MAX_FILTERS: usize = 1024;
 
@@ -58,6 +61,8 @@ pub(super) struct ExceptionTable<'data> {
     is_fixed: bool,
     /// What landing pads count from.
     base: u64,
+    /// Encoding of the call sites.
+    encoding: u8,
     sites: Vec<Site>,
     /// Position of the action table.
     actions: usize,
@@ -118,7 +123,7 @@ impl<'data> ExceptionTable<'data> {
         // Other orders have another meaning: the search ends at the first site after the place.
         let is_sorted = sites.windows(2).all(|sites| sites[0].end <= sites[1].start);
         let is_sound = is_sorted && sites.iter().all(|site| site.start <= site.end);
-        is_sound.then_some(Self { bytes, address, is_fixed, base, sites, actions, types })
+        is_sound.then_some(Self { bytes, address, is_fixed, base, encoding, sites, actions, types })
     }
 
     /// The addresses of the table, with the actions and types that its call sites lead to.
@@ -163,15 +168,17 @@ impl<'data> ExceptionTable<'data> {
         self.site_at(place).map(|site| site.action)
     }
 
-    /// Whether all that its call sites do not say is as in `old`: what landing pads count from if there are none, the form of
-    /// types, and each byte of actions, types and lists, also those that no call site leads to.
+    /// Whether all that its call sites do not say is as in `old`, or by default: what landing pads count from if there are none,
+    /// the form of call sites if there are none, the form of types, and each byte of actions, types and lists, also those that
+    /// no call site leads to.
     pub(super) fn repeats(&self, old: &Self) -> bool {
         let has_form = match (self.types, old.types) {
             (None, _) => true,
             (Some((encoding, _)), old) => old.is_some_and(|(expected, _)| encoding == expected),
         };
         let has_base = self.base == old.base || self.sites.iter().any(|site| site.pad != 0);
-        has_base && has_form && self.repeats_rest(old).unwrap_or(false)
+        let is_read = !self.sites.is_empty() || self.encoding == UNSIGNED;
+        has_base && is_read && has_form && self.repeats_rest(old).unwrap_or(false)
     }
 
     /// Whether the actions begin as those of `old`, nothing but the same types follows, and then lists begin as those of `old`.
@@ -346,6 +353,11 @@ mod tests {
         assert!(!with(1, 0x0b), "the form of types");
         let cleanup = [0xff, 0xff, 0x01, 4, 0x10, 8, 0x20, 0];
         assert!(parse(&cleanup, 10).expect("a table without types").repeats(&old));
+        let empty = |encoding| {
+            let table = [0xff, 0xff, encoding, 0];
+            parse(&table, 10).expect("a table without call sites").repeats(&old)
+        };
+        assert!(empty(0x01) && !empty(0x41), "a form of call sites that nothing reads");
         let elsewhere = |pad| {
             let table = [0xff, 0xff, 0x01, 4, 0x10, 8, pad, 0];
             let table = ExceptionTable::parse((&table, ADDRESS), true, START + 1, &mut 10);

@@ -14,12 +14,19 @@ use crate::elf::view::{ElfView, SectionView};
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
 
-/// What the names of copies end with.
+/// What the names of copies end with; from the second copy with a name on, a point and a number follow.
 const SUFFIX: &[u8] = b".reorder";
+
+/// The name of the function that a copy of this name is of.
+fn stem(name: &[u8]) -> Option<&[u8]> {
+    let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let unnumbered = name[..name.len() - digits].strip_suffix(b".").filter(|_| digits > 0);
+    unnumbered.unwrap_or(name).strip_suffix(SUFFIX).filter(|stem| !stem.is_empty())
+}
 
 /// Checks that the symbols which only the new image has are those of copies; `index` is that of the section of copies.
 pub(super) fn check_added_symbols(copies: &Copies<'_>, index: usize, findings: &mut Findings) {
-    let mut names = Names::of(copies.old);
+    let mut names = Names::of(copies.old, copies.new.bytes.len());
     let mut seen = BTreeSet::new();
     for (before, after) in copies.old.sections.iter().zip(&copies.new.sections) {
         if before.kind != SHT_SYMTAB {
@@ -67,14 +74,16 @@ struct Names<'data> {
     by_address: Vec<(Address, &'data [u8])>,
     /// Starts of functions of known size, ascending.
     starts: Vec<Address>,
-    /// The fragments of a function have the same name: functions and positions of names that were found right.
-    right: BTreeSet<(Address, u32)>,
-    /// Names that may still be compared: a hostile image may have many for one function.
+    /// The fragments of a function have similar names: functions and their names that were found right.
+    right: BTreeSet<(Address, &'data [u8])>,
+    /// Names of copies: two global symbols of one name are an error for linkers and rewriters.
+    seen: BTreeSet<&'data [u8]>,
+    /// Bytes of names that may still be read, and names that may be compared: in a hostile image, names may overlap.
     budget: usize,
 }
 
 impl<'data> Names<'data> {
-    fn of(image: &ElfView<'data>) -> Self {
+    fn of(image: &ElfView<'data>, budget: usize) -> Self {
         let mut by_address = Vec::new();
         let mut starts = Vec::new();
         for kind in [SHT_SYMTAB, SHT_DYNSYM] {
@@ -90,7 +99,7 @@ impl<'data> Names<'data> {
         }
         by_address.sort_by_key(|(address, _)| *address);
         starts.sort_unstable();
-        Self { by_address, starts, right: BTreeSet::new(), budget: image.bytes.len() }
+        Self { by_address, starts, right: BTreeSet::new(), seen: BTreeSet::new(), budget }
     }
 
     /// What is wrong with the name of the symbol `number` of a fragment.
@@ -98,27 +107,32 @@ impl<'data> Names<'data> {
         &mut self,
         copies: &Copies<'_>,
         (table, number): (&SectionView<'_>, usize),
-        strings: Option<&SectionView<'_>>,
+        strings: Option<&SectionView<'data>>,
     ) -> Option<String> {
         let symbol = symbol_at(table, number)?;
         let original = copies.fragment_at(NewAddress(symbol.value))?.original;
         let after = self.starts.partition_point(|start| *start <= original);
         let start = after.checked_sub(1).map_or(Address(0), |last| self.starts[last]);
-        if self.right.contains(&(start, symbol.name)) {
+        let names = strings.and_then(|strings| strings.bytes.get(symbol.name as usize..)).unwrap_or_default();
+        let names = &names[..names.len().min(self.budget)];
+        let name = names.split(|byte| *byte == 0).next().unwrap_or_default();
+        self.budget -= name.len();
+        let stem = stem(name).unwrap_or_default();
+        let is_second = !self.seen.insert(name);
+        let known = (start, stem);
+        if !is_second && self.right.contains(&known) {
             return None;
         }
-        let name = strings.and_then(|strings| strings.bytes.get(symbol.name as usize..)).unwrap_or_default();
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        let stem = name.strip_suffix(SUFFIX).unwrap_or_default();
         // A symbol of unknown size may begin a function between the last start and the fragment.
         let from = self.by_address.partition_point(|(address, _)| *address < start);
         let near = self.by_address[from..].iter().take_while(|(address, _)| *address <= original);
         let mut near = near.take(self.budget).inspect(|_| self.budget -= 1);
-        let is_right = !stem.is_empty()
+        let is_right = !is_second
+            && !stem.is_empty()
             && near.any(|(_, known)| known.starts_with(stem) && known.get(stem.len()) == Some(&0));
         match is_right {
             true => {
-                self.right.insert((start, symbol.name));
+                self.right.insert(known);
                 None
             }
             false => Some(format!("{} for a part of the function at {start}", String::from_utf8_lossy(name))),
