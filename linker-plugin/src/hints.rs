@@ -49,6 +49,7 @@ pub fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
         | Hint::ChooseArchitecture(_)
         | Hint::LeaveOutArchitecture
         | Hint::ImageWithoutCopies
+        | Hint::ProgramOfLibrary { .. }
         | Hint::LeaveOutCopies { .. }
         | Hint::LeaveOutRelocations
         | Hint::KeepWayBack
@@ -71,7 +72,9 @@ pub fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
         | Hint::RunsOrQuiet(_)
         | Hint::RunsToNarrowDown(_)
         | Hint::MoreTimeToMeasure
-        | Hint::MoreTimeToCheck => None,
+        | Hint::MoreTimeToCheck
+        | Hint::ReportCrash
+        | Hint::StopRuns => None,
     }
 }
 

@@ -51,6 +51,9 @@ pub fn text(hint: &Hint) -> String {
         Hint::OtherRecorder { advice } => format!("{advice} (reorder traces --help)"),
         Hint::OtherSystem { processor, purpose } => other_system(*processor, *purpose),
         Hint::RecordElsewhere { program, then } => record_elsewhere(program, *then),
+        Hint::ProgramOfLibrary { library } => format!(
+            "this is a library, which other programs run: reorder record -o traces --image {library} -- PROGRAM ARGUMENTS"
+        ),
         Hint::Simulate => "simulate instead: reorder simulate --help".into(),
         Hint::MeasureProgram => "reorder measure PROGRAM -- ARGUMENTS".into(),
         Hint::Diagnose => "`reorder doctor` shows what forbids ptrace".into(),
@@ -62,16 +65,22 @@ pub fn text(hint: &Hint) -> String {
             format!("--runs {runs} narrows it down; pages touched do not spread")
         }
         Hint::MoreTimeToMeasure => {
-            "measure a run that ends by itself, such as --version, or give a longer --time-limit SECONDS"
-                .into()
+            format!("measure a run that ends by itself, such as --version; {STOP_RUNS}, or give a longer --time-limit SECONDS")
         }
+        Hint::ReportCrash => "nothing was written; this is a defect of reorder: please report this image and these arguments".into(),
+        Hint::StopRuns => format!("{STOP_RUNS}, or give a longer --time-limit SECONDS"),
         Hint::MoreTimeToCheck => {
-            "nothing was written; check a run that ends by itself and prints less, or give a longer \
-                                  --time-limit SECONDS"
-                .into()
+            format!(
+                "nothing was written; check a run that ends by itself and prints less; {STOP_RUNS}, or give a longer \
+                 --time-limit SECONDS"
+            )
         }
     }
 }
+
+/// For servers, and for what waits for a user.
+const STOP_RUNS: &str =
+    "end a run that does not end by itself with --stop-after SECONDS or --until 'a text that it prints'";
 
 fn map(wanted: MapHint) -> &'static str {
     match wanted {

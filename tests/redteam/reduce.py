@@ -41,7 +41,7 @@ class Case:
         flags = [flag.replace(" ", "") for flag in self.build.flags]
         words = [self.build.machine] * (self.build.machine != "x86_64") + [self.build.compiler.partition("-")[0]]
         words += [self.build.kind] * (self.build.kind != "pie") + [self.build.linker] * (self.build.linker != "bfd")
-        words += [word for word in self.words if word.startswith("--clone")]
+        words += [word for word in self.words if word.startswith("--clone") or word in ("blocks", "both")]
         return "_".join(["+".join(sorted(set(self.parts))), *words, *flags]).replace("/", "")
 
 

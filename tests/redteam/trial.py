@@ -144,7 +144,7 @@ def order_of(image):
 
 
 def variants(choices, image, folder):
-    """Arguments of `apply` by name: three random orders, and one of the other ways to use it."""
+    """Arguments of `apply` by name: three random orders, one of the other ways to use it, and copies of random basic blocks."""
     seeds = choices.sample(range(1, 1000), 3)
     found = {f"seed {seed}": ["--strategy", "random", "--seed", str(seed)] for seed in seeds}
     other = choices.choice(["reverse", "clone", "clone all"])
@@ -157,14 +157,20 @@ def variants(choices, image, folder):
         found[f"clone {seeds[0]}"] = ["--strategy", "random", "--seed", str(seeds[0]), "--clone"]
     else:
         found[f"clone all {seeds[0]}"] = ["--strategy", "random", "--seed", str(seeds[0]), "--clone=all"]
+    layout = "both" if seeds[1] % 4 == 0 else "blocks"
+    found[f"{layout} {seeds[1]}"] = ["--strategy", "random", "--seed", str(seeds[1]), "--layout", layout]
     return found
+
+
+def copies(words):
+    """Whether code is copied: then the map of the functions does not say where a word of data may lead."""
+    return "--layout" in words or any(word.startswith("--clone") for word in words)
 
 
 def apply(reorder, image, output, words):
     """An outcome without a result when an output was written, otherwise the reason. The address map is next to it."""
     pathlib.Path(output).unlink(missing_ok=True)
-    clones = any(word.startswith("--clone") for word in words)
-    address_map = [] if clones else ["--map", f"{output}.map"]
+    address_map = [] if copies(words) else ["--map", f"{output}.map"]
     status, report, errors = call([reorder, "apply", image, *words, "-o", output, "--format", "json", *address_map], APPLY_SECONDS)
     name = " ".join(words)
     message = text(errors)
@@ -174,7 +180,7 @@ def apply(reorder, image, output, words):
         facts = json.loads(report)
         return Outcome(name, "", "", facts["functions_moved"], facts["functions"])
     code = re.search(r"refused \((\w+)\)", message)
-    if status == 2 and code:
+    if status in (1, 2) and code:
         return Outcome(name, "unproven" if code[1] == UNPROVEN else f"refused {code[1]}", message)
     return Outcome(name, "error", f"status {status}: {message}")
 
@@ -236,18 +242,21 @@ def attempt(reorder, build, program, folder, ways):
     expected = run(build, program, image, folder)
     if expected[0] is None or expected[0] < 0 or program.sign not in expected[1]:
         return [Outcome("run", "broken before", f"{ending(expected[0])}: {text(expected[2])}")]
-    outcomes = []
+    outcomes, is_refused = [], False
     for name, words in ways(image).items():
+        # What refuses one order refuses all; what cannot be moved may still have copies.
+        if is_refused and "--layout" not in words:
+            continue
         outcome = apply(reorder, image, output, words)
         outcome.variant = name
         if not outcome.result:
             outcome.result, outcome.detail = judge(build, program, expected, image, output, folder)
-            if known and not any(word.startswith("--clone") for word in words):
+            if known and not copies(words):
                 accuse(outcome, "stale", list(oracle.stale(known, output, oracle.Moves(f"{output}.map"))))
+            if known and (not copies(words) or "blocks" in words):
                 accuse(outcome, "rewritten", list(oracle.rewritten(pathlib.Path(folder, "full"), image, output)))
         outcomes.append(outcome)
-        if outcome.result.startswith("refused"):
-            break
+        is_refused |= outcome.result.startswith("refused")
     return outcomes
 
 

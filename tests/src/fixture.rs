@@ -21,6 +21,7 @@
 //! | `check` | shell command over `{old}` and `{new}` that must succeed after each relocation; no reader may end before its pipe is empty, as `grep -q` and `head` do |
 //! | `copies` | `native`: copies of functions are tested only in variants for the processor of this system |
 //! | `stripped` | what is expected of the stripped image: `same` (default), `skip`, or `refused R5` |
+//! | `blocks` | what is expected of copies of random basic blocks: `same`, or `refused R8`; the default is `refused R13` where the build keeps relocations, what `expect` refuses for a reason that copies do not cure, and `same` otherwise |
 //!
 //! Everywhere `{directory}` is the scratch directory of the variant, `{fixture}` the fixture's own, `{image}` the
 //! image that runs. Commands name tools of LLVM without their version: `clang$LLVM`, `llvm-nm$LLVM`; the shell that runs
@@ -33,6 +34,9 @@ use crate::early_readers::early_reader;
 
 /// Compilers with this prefix make images for AArch64, which run under QEMU.
 const CROSS: &str = "aarch64-";
+
+/// Refusals to move functions that do not hold for copies.
+pub const CURED_BY_COPIES: [&str; 2] = ["R5", "R6"];
 
 /// What must happen to the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +59,15 @@ pub enum Stripped {
     /// It makes no sense to strip this image.
     Skip,
     /// Without symbols the image is refused with this code.
+    Refused(String),
+}
+
+/// What comes of copying a random half of the basic blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// The copies behave the same.
+    Same,
+    /// Nothing can be copied, for the reason with this code.
     Refused(String),
 }
 
@@ -102,6 +115,8 @@ pub struct Variant {
     pub with_copies: bool,
     /// The stripped image.
     pub stripped: Stripped,
+    /// Copies of basic blocks.
+    pub blocks: Blocks,
 }
 
 impl Variant {
@@ -252,6 +267,7 @@ fn variant(
         checks: Vec::new(),
         with_copies: true,
         stripped: Stripped::Same,
+        blocks: Blocks::Same,
     };
     for directive in directives.iter().filter(|directive| applies(&directive.filter, name)) {
         let value = directive.value.clone();
@@ -278,6 +294,7 @@ fn variant(
             "check" => variant.checks.push(value),
             "copies" if value == "native" => variant.with_copies = !variant.is_cross(),
             "stripped" => variant.stripped = stripped(&value)?,
+            "blocks" => variant.blocks = blocks(&value)?,
             "case" | "toolchains" => {}
             key if key.split(' ').next() == Some("build") => {}
             key => return Err(format!("unknown directive `{key}`")),
@@ -286,12 +303,15 @@ fn variant(
     if variant.runs.is_empty() {
         variant.runs.push("{image}".to_owned());
     }
+    if !directives.iter().any(|directive| directive.key == "blocks" && applies(&directive.filter, name)) {
+        variant.blocks = default_blocks(&variant);
+    }
     Ok(variant)
 }
 
 /// The directives of the comment block at the top of `text`.
 fn directives(text: &str) -> Result<Vec<Directive>, String> {
-    const KEYS: [&str; 15] = [
+    const KEYS: [&str; 16] = [
         "case",
         "build",
         "toolchains",
@@ -307,6 +327,7 @@ fn directives(text: &str) -> Result<Vec<Directive>, String> {
         "check",
         "copies",
         "stripped",
+        "blocks",
     ];
     let mut found = Vec::new();
     for line in text.lines().map_while(|line| line.strip_prefix("//")) {
@@ -391,6 +412,30 @@ fn stripped(value: &str) -> Result<Stripped, String> {
         None if value == "skip" => Ok(Stripped::Skip),
         Some(("refused", code)) => Ok(Stripped::Refused(code.to_owned())),
         _ => Err(format!("stripped: {value}")),
+    }
+}
+
+/// What must come of copies of blocks where the fixture says nothing.
+fn default_blocks(variant: &Variant) -> Blocks {
+    let keeps_relocations =
+        |command: &String| command.contains("--emit-relocs") || command.contains("-Wl,-q");
+    match &variant.expectation {
+        // What is too little known to be moved can have copies.
+        Expectation::Refused(code) if !CURED_BY_COPIES.contains(&code.as_str()) => {
+            Blocks::Refused(code.clone())
+        }
+        _ if std::iter::once(&variant.build).chain(&variant.prepare).any(keeps_relocations) => {
+            Blocks::Refused("R13".to_owned())
+        }
+        _ => Blocks::Same,
+    }
+}
+
+fn blocks(value: &str) -> Result<Blocks, String> {
+    match value.split_once(' ') {
+        None if value == "same" => Ok(Blocks::Same),
+        Some(("refused", code)) => Ok(Blocks::Refused(code.to_owned())),
+        _ => Err(format!("blocks: {value}")),
     }
 }
 

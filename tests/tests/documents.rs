@@ -116,6 +116,15 @@ const TABLE: &[(&str, Way)] = &[
         "reorder optimize /usr/bin/git -o git.fast --run status --run 'log --oneline'",
         Run("git init -q && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m first", &[]),
     ),
+    (
+        "reorder optimize /usr/lib/postgresql/15/bin/postgres -o postgres.fast --run '-D data' --until 'ready to accept connections'",
+        Elsewhere("needs a database; tests/tests/optimize_endings.rs does it with a server of its own"),
+    ),
+    (
+        "reorder optimize php -o php.fast --run '' --stdin page.php",
+        Elsewhere("needs packages; tests/tests/optimize_endings.rs does it with a filter of its own"),
+    ),
+    ("[lints.rust]", Elsewhere("is a file")),
     ("reorder inspect ./program", Run("", &[])),
     (
         "reorder apply ./program -t traces -o program.fast --check '--first-screen' --check 'status'",
@@ -173,7 +182,7 @@ const TABLE: &[(&str, Way)] = &[
     ("reorder record -o traces/status -- ./program status", Run("", &[])),
     (
         "reorder report ./program program.fast -t traces -o report.html",
-        Run("reorder apply ./program -t traces -o program.fast", &[]),
+        Run("reorder apply ./program -t traces -o program.fast; reorder apply ./program -t traces --set fast", &[]),
     ),
     (
         "reorder measure ./program program.fast -- --first-screen",
@@ -184,6 +193,7 @@ const TABLE: &[(&str, Way)] = &[
     ),
     ("new: pages touched 46 → read ahead 655 → mapped by fault-around 277", Elsewhere("is what a command prints")),
     ("reorder gate ./program -t traces --update-baseline", Run("", &[])),
+    ("reorder gate ./program -t traces --against ./program.before", Run("cp program program.before; reorder gate ./program -t traces --update-baseline", &[])),
     ("reorder record -o traces --libraries -- ./program --first-screen", Run("rm -r traces", &[])),
     ("reorder apply ./program -t traces --clone -o program.fast", Run("", &[])),
     ("reorder apply package.whl -t traces -o moved/package.whl", Run(WHEEL, &[])),

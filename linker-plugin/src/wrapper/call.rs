@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use reorder_base::error::{Error, Result};
 
+use super::account::Account;
 use super::cache::Cache;
 use super::caller;
 use super::environment::Environment;
@@ -60,6 +61,7 @@ impl Call<'_> {
             Ok(status) => status,
             Err(Failure::LinkFails(message)) => self.link_that_fails(&message),
             Err(Failure::TooLittleFound(error)) => {
+                self.account().not_ordered(&error);
                 talk.error(&error);
                 FINDING
             }
@@ -70,6 +72,11 @@ impl Call<'_> {
             }
             Err(Failure::Unfit(error) | Failure::NotOrdered(error)) => self.without_order(&error),
         }
+    }
+
+    fn account(&self) -> Account<'_> {
+        let Self { invocation, options, environment, talk, .. } = *self;
+        Account { invocation, options, environment, talk }
     }
 
     /// The traces, if they concern this link.
@@ -98,10 +105,11 @@ impl Call<'_> {
     /// The link as it is without us, unless the user wants it to fail without an order.
     fn without_order(&self, error: &Error) -> u8 {
         if self.options.strict {
+            self.account().not_ordered(error);
             self.talk.error(error);
             return COULD_NOT_RUN;
         }
-        warn_not_ordered(self.talk, self.invocation, error);
+        warn_not_ordered(self.account(), error);
         self.link_plainly()
     }
 
@@ -117,7 +125,7 @@ impl Call<'_> {
                     self.talk.error(&error);
                     return COULD_NOT_RUN;
                 }
-                warn_not_ordered(self.talk, self.invocation, &error);
+                warn_not_ordered(self.account(), &error);
                 0
             }
             Ok(status) => exit_code(status),

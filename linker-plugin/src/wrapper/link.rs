@@ -5,9 +5,9 @@ use std::path::Path;
 
 use reorder_base::error::{Error, Result};
 use reorder_base::hint::Hint;
-use reorder_report::Report;
 use reorder_trace::link_map::LinkMap;
 
+use super::account::Account;
 use super::addition::Addition;
 use super::cache::Cache;
 use super::inputs;
@@ -89,7 +89,7 @@ impl OrderedLink<'_> {
                     return self.through_linker(route, &place, &memory);
                 }
                 place.deliver()?;
-                self.tell(LinkReport { is_remembered: true, ..report });
+                self.tell(&LinkReport { is_remembered: true, ..report });
                 Ok(0)
             }
             // With `strict` it costs the link, so it has to be true now.
@@ -137,7 +137,7 @@ impl OrderedLink<'_> {
             LinkMap::parse(&new_text).ok().map(|new| ordering.faults(&Moved::between(&trial_map, &new)));
         place.deliver()?;
         memory.remember_order(inputs, &ordering.additions, &report);
-        self.tell(report);
+        self.tell(&report);
         Ok(0)
     }
 
@@ -184,7 +184,7 @@ impl OrderedLink<'_> {
                     self.check_coverage(&report)?;
                     replace_contents(&output, &image)?;
                     place.deliver()?;
-                    self.tell(LinkReport { is_remembered: true, ..report });
+                    self.tell(&LinkReport { is_remembered: true, ..report });
                     return Ok(0);
                 }
             }
@@ -201,7 +201,7 @@ impl OrderedLink<'_> {
                 self.check_coverage(&report)?;
                 memory.remember_image(&image, &report);
                 place.deliver()?;
-                self.tell(report);
+                self.tell(&report);
                 Ok(0)
             }
             Err(failure) => {
@@ -224,7 +224,7 @@ impl OrderedLink<'_> {
         place.deliver()?;
         match is_of_others {
             true => self.talk.detail(&error.to_string()),
-            false => warn_not_ordered(self.talk, self.invocation, &error),
+            false => warn_not_ordered(self.account(), &error),
         }
         Ok(0)
     }
@@ -264,23 +264,21 @@ impl OrderedLink<'_> {
         Ok(())
     }
 
-    /// The output is delivered: an error here is only a warning.
-    fn tell(&self, report: LinkReport) {
-        self.talk.note(&report.text());
-        let Some(file) = &self.options.report else { return };
-        let written = reorder_report::render(&report, reorder_report::Format::Json).and_then(|json| {
-            reorder_system::write::whole(&self.invocation.directory.join(file), json.as_bytes())
-        });
-        if let Err(error) = written {
-            self.talk.warning(&format!("the report is not written: {error}"), hint_of(&error).as_deref());
-        }
+    fn tell(&self, report: &LinkReport) {
+        self.account().ordered(report);
+    }
+
+    fn account(&self) -> Account<'_> {
+        let Self { invocation, options, environment, talk, .. } = *self;
+        Account { invocation, options, environment, talk }
     }
 }
 
 /// Says that a link was done without an order, and why.
-pub fn warn_not_ordered(talk: Talk, invocation: &Invocation, error: &Error) {
-    talk.warning(
-        &format!("{} is linked without an order: {error}", invocation.output.display()),
+pub fn warn_not_ordered(account: Account<'_>, error: &Error) {
+    account.not_ordered(error);
+    account.talk.warning(
+        &format!("{} is linked without an order: {error}", account.invocation.output.display()),
         hint_of(error).as_deref(),
     );
 }

@@ -1,10 +1,11 @@
 //! Names of linkers: which files could be the one that a name stands for.
 //!
 //! Takes the name under which this program was called, or one that the user wrote; gives the file names to look for,
-//! the most wanted first. Reads no file. rustc keeps its linker in `gcc-ld` next to its generic `rust-lld`.
+//! the most wanted first. Only [`versioned`] looks into folders. rustc keeps its linker in `gcc-ld` next to its generic `rust-lld`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 /// File names by which linkers are called, without the target before and the version after them.
 pub const LINKERS: [&str; 13] = [
@@ -64,6 +65,26 @@ pub fn has_versions(name: &OsStr) -> bool {
 pub fn version_behind(file: &OsStr, name: &OsStr) -> Option<u32> {
     let digits = file.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"-")?;
     std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Names with a version, such as `ld.lld-22` for `-fuse-ld=lld-22`, under which a linker is in one of these folders or in
+/// `/usr/bin`; sorted.
+pub fn versioned(folders: &[PathBuf]) -> Vec<OsString> {
+    let folders = folders.iter().map(PathBuf::as_path).chain([Path::new("/usr/bin")]);
+    let names =
+        folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flat_map(|entries| entries.flatten());
+    let is_versioned = |name: &OsString| {
+        LINKERS.iter().any(|linker| linker.starts_with("ld") && has_version(name.as_bytes(), linker))
+    };
+    let mut names: Vec<OsString> = names.map(|entry| entry.file_name()).filter(is_versioned).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn has_version(name: &[u8], linker: &str) -> bool {
+    let version = name.strip_prefix(linker.as_bytes()).and_then(|rest| rest.strip_prefix(b"-"));
+    version.is_some_and(is_version)
 }
 
 /// `None` when the name is no linker's. Ours is not, although it looks like one for a target named `reorder`.

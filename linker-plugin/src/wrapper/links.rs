@@ -4,6 +4,7 @@
 //! Takes a folder, or chooses one that belongs to the user; gives its path. Making it again has no effect, also when
 //! several processes do so at once, and only links to a program of our name are ever replaced.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +16,9 @@ use reorder_base::hexadecimal::encode;
 use sha2::{Digest, Sha256};
 
 use super::environment::Environment;
+use super::linker_names;
 
-/// The names by which compilers call linkers, and ours for calls of a compiler.
+/// The names by which compilers call linkers without a version, and ours for calls of a compiler.
 const NAMES: [&str; 9] =
     ["ld", "ld.lld", "ld.gold", "ld.bfd", "ld.mold", "ld.wild", "ld64.lld", "ld64", "reorder-cc"];
 
@@ -68,8 +70,9 @@ fn private(folder: &Path, user: u32) -> Result<()> {
 
 fn fill(folder: &Path, environment: &Environment) -> Result<PathBuf> {
     let folder = fs::canonicalize(folder).map_err(|source| Error::io(folder, source))?;
-    for name in NAMES {
-        let link = folder.join(name);
+    let versions = linker_names::versioned(&environment.folders("PATH"));
+    for name in NAMES.into_iter().map(OsString::from).chain(versions) {
+        let link = folder.join(&name);
         match fs::read_link(&link) {
             Ok(target) if target == environment.own_executable => continue,
             Ok(target) if is_ours(&target) => {}
@@ -121,6 +124,36 @@ mod tests {
         names
     }
 
+    /// What the system has under a name with a version is among them.
+    fn expected() -> Vec<String> {
+        let versions = linker_names::versioned(&[]).into_iter().map(|name| name.into_string().unwrap());
+        let mut expected: Vec<String> = NAMES.map(String::from).into_iter().chain(versions).collect();
+        expected.sort();
+        expected
+    }
+
+    #[test]
+    fn a_linker_with_a_version_gets_a_link_of_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bin");
+        fs::create_dir(&path).unwrap();
+        for name in ["ld.lld-99", "ld.bfd-2.40", "ld.lld-x", "lld-99", "ld.so-1", "clang-99"] {
+            fs::write(path.join(name), "").unwrap();
+        }
+        let environment = environment(folder.path(), &[("HOME", folder.path()), ("PATH", &path)]);
+        let links = create(None, &environment).unwrap();
+        for (name, is_made) in [
+            ("ld.lld-99", true),
+            ("ld.bfd-2.40", true),
+            ("ld.lld-x", false),
+            ("lld-99", false),
+            ("ld.so-1", false),
+            ("clang-99", false),
+        ] {
+            assert_eq!(links.join(name).exists(), is_made, "{name}");
+        }
+    }
+
     #[test]
     fn made_twice_is_made_once() {
         let folder = tempfile::tempdir().unwrap();
@@ -129,9 +162,7 @@ mod tests {
         let made = fs::symlink_metadata(first.join("ld")).unwrap().ino();
         assert_eq!(create(None, &environment).unwrap(), first);
         assert_eq!(fs::symlink_metadata(first.join("ld")).unwrap().ino(), made);
-        let mut expected = NAMES.map(String::from).to_vec();
-        expected.sort();
-        assert_eq!(names(&first), expected);
+        assert_eq!(names(&first), expected());
         assert!(NAMES.iter().all(|name| environment.is_own(&first.join(name))));
     }
 
@@ -180,6 +211,6 @@ mod tests {
         });
         let links = create(None, &environment).unwrap();
         assert!(NAMES.iter().all(|name| environment.is_own(&links.join(name))));
-        assert_eq!(names(&links).len(), NAMES.len());
+        assert_eq!(names(&links), expected());
     }
 }

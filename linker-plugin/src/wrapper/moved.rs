@@ -1,6 +1,6 @@
 //! Where input sections went from one link to another of the same objects.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use reorder_base::address::Address;
 use reorder_trace::link_map::LinkMap;
@@ -29,15 +29,25 @@ impl Moved {
             let key = (stable_object_name(section.object), section.name, section.size);
             places.entry(key).or_default().push_back(section.address.0);
         }
-        let mut ranges: Vec<_> = old
-            .sections
-            .iter()
-            .filter_map(|section| {
-                let key = (stable_object_name(section.object), section.name, section.size);
-                let new = places.get_mut(&key)?.pop_front()?;
-                Some((section.address.0, section.size, new))
-            })
-            .collect();
+        let mut ranges = Vec::new();
+        let mut left: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+        for section in &old.sections {
+            let key = (stable_object_name(section.object), section.name, section.size);
+            match places.get_mut(&key).and_then(VecDeque::pop_front) {
+                Some(new) => ranges.push((section.address.0, section.size, new)),
+                None => left.entry((section.name, section.size)).or_default().push(section.address.0),
+            }
+        }
+        // Link-time optimisation names its objects after the output, which is another file in a trial.
+        let mut unpaired: HashMap<_, Vec<u64>> = HashMap::new();
+        for ((_, name, size), places) in places {
+            unpaired.entry((name, size)).or_default().extend(places);
+        }
+        for ((name, size), old) in left {
+            if let ([old], Some([new])) = (old.as_slice(), unpaired.get(&(name, size)).map(Vec::as_slice)) {
+                ranges.push((*old, size, *new));
+            }
+        }
         ranges.sort_unstable();
         Self { ranges }
     }
@@ -49,5 +59,43 @@ impl Moved {
         let (start, size, new) = *self.ranges.get(after.checked_sub(1)?)?;
         let offset = address.0 - start;
         (offset < size).then(|| Address(new.wrapping_add(offset)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A map of lld with these sections: object, name, address, size.
+    fn map(sections: &[(&str, &str, u64, u64)]) -> String {
+        let mut text =
+            "     VMA      LMA     Size Align Out     In      Symbol\n     0 0 1000 16 .text\n".to_owned();
+        for (object, name, address, size) in sections {
+            text.push_str(&format!("     {address:x} {address:x} {size:x} 1         {object}:({name})\n"));
+        }
+        text
+    }
+
+    /// ThinLTO compiles into objects that are called after the output.
+    #[test]
+    fn objects_of_another_name_are_paired_by_section_where_that_is_certain() {
+        let old = map(&[
+            ("trial.lto.a.o", ".text.main", 0x10, 8),
+            ("trial.lto.a.o", ".text.twice", 0x20, 8),
+            ("trial.lto.b.o", ".text.twice", 0x30, 8),
+            ("same.o", ".text.same", 0x40, 8),
+        ]);
+        let new = map(&[
+            ("same.o", ".text.same", 0x100, 8),
+            ("output.lto.b.o", ".text.twice", 0x110, 8),
+            ("output.lto.a.o", ".text.twice", 0x120, 8),
+            ("output.lto.a.o", ".text.main", 0x130, 8),
+        ]);
+        let parsed = [&old, &new].map(|text| LinkMap::parse(text.as_bytes()).unwrap());
+        assert_eq!(parsed.each_ref().map(|map| map.sections.len()), [4, 4]);
+        let moved = Moved::between(&parsed[0], &parsed[1]);
+        assert_eq!(moved.map(Address(0x14)), Some(Address(0x134)));
+        assert_eq!(moved.map(Address(0x40)), Some(Address(0x100)));
+        assert_eq!([0x20, 0x30].map(|address| moved.map(Address(address))), [None, None]);
     }
 }

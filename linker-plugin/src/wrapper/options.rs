@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, CommandFactory, Parser, ValueEnum};
 use reorder_layout::arguments::LayoutArguments;
+use reorder_layout::last_link::CACHE_FOLDER;
 use reorder_layout::{LayoutRequest, Memory};
 use reorder_relocate::debug::DebugPolicy;
 
@@ -104,7 +105,7 @@ pub struct Options {
     /// Fail the link when less of the traces is found
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
     pub fail_below: Option<u8>,
-    /// Write what was done to this file, as JSON
+    /// Write what was done to this file, as JSON; also why a link is not ordered
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Where orders of earlier links are kept, or `off` [default: reorder/links in the user's cache directory]
@@ -139,7 +140,7 @@ impl Options {
     pub fn cache_directory(&self, environment: &Environment) -> Option<PathBuf> {
         match &self.cache {
             Some(chosen) => (chosen != Path::new("off")).then(|| chosen.clone()),
-            None => Some(environment.cache_directory()?.join("reorder/links")),
+            None => Some(environment.cache_directory()?.join(CACHE_FOLDER)),
         }
     }
 }

@@ -134,6 +134,7 @@ impl Ordering {
         let sharing = if map.is_apple() { 0 } else { needed_that_share(functions, layout, map) };
         let report = LinkReport {
             output: occasion.invocation.output.display().to_string(),
+            is_ordered: true,
             linker: occasion.linker.to_owned(),
             route: occasion.route.name().to_owned(),
             functions: functions.len() as u64,
@@ -155,8 +156,7 @@ impl Ordering {
     /// The cost of the recorded runs in the trial and in the link with the order.
     #[must_use]
     pub fn faults(&self, moved: &Moved) -> Faults {
-        // What was not found again stays where it was.
-        self.spans.faults(|address| moved.map(address).unwrap_or(address), &self.request)
+        self.spans.faults(|address| moved.map(address), &self.request)
     }
 }
 

@@ -45,9 +45,10 @@ pub fn order_in_place(
         RelocateOptions { debug: options.debug.map(Into::into).unwrap_or_default(), ..Default::default() };
     let arrangement = Arrangement::Needed(&layout.order, layout.needed);
     let applied = apply(&file, &functions, analysis, arrangement, relocation)?;
-    let moved = |address| Address(applied.map.map(address).0);
+    let moved = |address| Some(Address(applied.map.map(address).0));
     let report = LinkReport {
         output: invocation.output.display().to_string(),
+        is_ordered: true,
         linker: linker.to_owned(),
         route: super::route::Route::PostLink.name().to_owned(),
         functions: table.len() as u64,

@@ -6,8 +6,8 @@ use layout_algos::score::{Span, lower_bound, touched_bytes};
 use reorder_base::address::Address;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::LayoutRequest;
-use reorder_report::Report;
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
+use reorder_report::{Report, Width};
 use reorder_trace::{Coverage, Missing, ResolvedTraces, Step};
 use serde::{Deserialize, Serialize};
 
@@ -87,8 +87,9 @@ impl NamesFound {
 pub struct Faults {
     /// In the linker's own layout.
     pub before: u64,
-    /// In the delivered output.
-    pub after: u64,
+    /// In the delivered output; absent where not all functions that ran are found again in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
     /// No layout of whole functions has fewer.
     pub bound: u64,
 }
@@ -98,6 +99,8 @@ pub struct Faults {
 pub struct LinkReport {
     /// The output.
     pub output: String,
+    /// Always; the report of a link that is not ordered has the reason instead of what follows.
+    pub is_ordered: bool,
     /// The real linker and its version.
     pub linker: String,
     /// How the order got into the output.
@@ -131,26 +134,26 @@ pub struct LinkReport {
 impl Report for LinkReport {
     const COMMAND: &'static str = "link";
 
-    fn text(&self) -> String {
+    fn text(&self, _: Width) -> String {
         let mut text = format!(
-            "{}: {} of {} functions ({} bytes) ordered, {} % of {} names found",
+            "{}: {} of {} ({}) ordered, {} % of {} found",
             self.output,
             grouped(self.ordered),
-            grouped(self.functions),
-            grouped(self.ordered_bytes),
+            counted(self.functions, "function"),
+            counted(self.ordered_bytes, "byte"),
             self.names.percent(),
-            grouped(self.names.names),
+            counted(self.names.names, "name"),
         );
         let again: u64 = self.names.found_again.values().sum();
         if again > 0 {
-            text.push_str(&format!(" ({again} under a new spelling)"));
+            text.push_str(&format!(" ({again} by another spelling or by their code)"));
         }
         if let Some(faults) = self.faults {
             text.push_str(&format!(
-                "; page faults of {} runs, simulated: {} before, {} now, bound {}",
-                self.starts,
+                "; page faults of {}, simulated: {} before, {}bound {}",
+                counted(self.starts, "run"),
                 grouped(faults.before),
-                grouped(faults.after),
+                faults.after.map_or_else(String::new, |after| format!("{} now, ", grouped(after))),
                 grouped(faults.bound)
             ));
         }
@@ -181,20 +184,23 @@ impl StartSpans {
         Self { starts: starts.collect() }
     }
 
-    /// The faults as it is, and after each function went where `moved` says.
+    /// The faults as it is, and after each function went where `moved` says. Where that is not known of a function that ran,
+    /// the faults afterwards are not known either.
     #[must_use]
-    pub fn faults(&self, moved: impl Fn(Address) -> Address, request: &LayoutRequest) -> Faults {
+    pub fn faults(&self, moved: impl Fn(Address) -> Option<Address>, request: &LayoutRequest) -> Faults {
         let model = request.memory.model();
-        let mut sum = Faults { before: 0, after: 0, bound: 0 };
+        let mut sum = Faults { before: 0, after: Some(0), bound: 0 };
         for (weight, before) in &self.starts {
             let after = before.iter().map(|span| {
-                let start = moved(Address(span.start)).0;
-                Span { start, end: start.saturating_add(span.end - span.start) }
+                let start = moved(Address(span.start))?.0;
+                Some(Span { start, end: start.saturating_add(span.end - span.start) })
             });
-            let add = |sum: &mut u64, value: u64| *sum = sum.saturating_add(value.saturating_mul(*weight));
-            add(&mut sum.bound, lower_bound(touched_bytes(before), model));
-            add(&mut sum.before, model.faults(before.iter().copied()).total());
-            add(&mut sum.after, model.faults(after).total());
+            let after: Option<Vec<Span>> = after.collect();
+            let plus = |sum: u64, value: u64| sum.saturating_add(value.saturating_mul(*weight));
+            sum.bound = plus(sum.bound, lower_bound(touched_bytes(before), model));
+            sum.before = plus(sum.before, model.faults(before.iter().copied()).total());
+            sum.after =
+                sum.after.zip(after).map(|(sum, after)| plus(sum, model.faults(after.into_iter()).total()));
         }
         sum
     }

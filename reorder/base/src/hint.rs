@@ -85,6 +85,11 @@ pub enum Hint {
         /// What to do with the traces.
         then: RecordedUse,
     },
+    /// Run a program that loads this library.
+    ProgramOfLibrary {
+        /// The library's path, quoted for a shell.
+        library: String,
+    },
     /// Simulate the startup instead of measuring it.
     Simulate,
     /// Name a program to measure.
@@ -105,6 +110,10 @@ pub enum Hint {
     MoreTimeToMeasure,
     /// Compare runs that end by themselves and print less, or wait longer.
     MoreTimeToCheck,
+    /// Report an image and the arguments with which the moved program crashes.
+    ReportCrash,
+    /// Say when a run that does not end by itself is to end, or wait longer.
+    StopRuns,
 }
 
 /// Files without which a trace file cannot be interpreted.

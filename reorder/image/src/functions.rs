@@ -4,8 +4,11 @@
 //! from what their format tells. Ranges with the same bounds are one function with several names; ranges that overlap
 //! otherwise stay separate entries here and are glued into one unit by the analysis.
 
+use std::fmt;
+
 use rayon::prelude::*;
 
+use crate::basic_blocks::{LoadedBytes, Outline, outline};
 use reorder_base::address::Address;
 
 /// Position in a [`FunctionTable`], hence in address order.
@@ -47,6 +50,20 @@ pub struct FunctionTable<'data> {
     functions: Vec<Function>,
     names: Vec<(Address, &'data [u8])>,
     locals: Vec<LocalName<'data>>,
+    code: Option<Code<'data>>,
+}
+
+/// The image that holds the functions.
+#[derive(Clone)]
+struct Code<'data> {
+    loaded: LoadedBytes,
+    file: &'data [u8],
+}
+
+impl fmt::Debug for Code<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Code({} bytes)", self.file.len())
+    }
 }
 
 impl<'data> FunctionTable<'data> {
@@ -70,7 +87,20 @@ impl<'data> FunctionTable<'data> {
         names.retain(|(_, name)| !name.is_empty());
         names.par_sort_unstable();
         names.dedup();
-        Self { functions, names, locals }
+        Self { functions, names, locals, code: None }
+    }
+
+    /// The same table with the code of its functions: `file` is the image that `loaded` describes.
+    #[must_use]
+    pub fn with_code(self, loaded: LoadedBytes, file: &'data [u8]) -> Self {
+        Self { code: Some(Code { loaded, file }), ..self }
+    }
+
+    /// The instructions of a function, if the table has its code and that is certain.
+    pub fn outline(&self, index: FunctionIndex) -> Option<Outline> {
+        let Code { loaded, file } = self.code.as_ref()?;
+        let function = self.get(index);
+        outline(loaded, file, function.start..function.end).ok()
     }
 
     /// The table of functions with symbols: start, size in bytes and name of each. Those of no size are only names.

@@ -10,6 +10,7 @@ pub mod aarch64;
 pub mod basic_blocks;
 pub mod boundaries;
 
+pub mod code_digest;
 pub mod code_reference;
 pub mod decode;
 pub mod decoded_atom;

@@ -7,6 +7,7 @@
 
 pub mod arguments;
 pub mod configuration;
+pub mod last_link;
 pub mod memory;
 pub mod opened;
 pub mod order_file;

@@ -14,3 +14,4 @@ pub mod record;
 pub mod runnable;
 mod start_directory;
 pub mod start_failure;
+pub mod stop_rule;

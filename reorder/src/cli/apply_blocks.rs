@@ -10,9 +10,10 @@ use reorder_base::error::Result;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::{LayoutRequest, Memory, PieceTrace, Strategy, lay_out_pieces};
+use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::{with_fragments, with_random_fragments};
-use reorder_relocate::elf::copies::{Candidate, KeptRelocations};
+use reorder_relocate::elf::copies::Candidate;
 use reorder_trace::{BlockAccount, ExecutedBlock, ExecutedBlocks, WholeReason, executed_blocks};
 use reorder_trace::{ImageIdentity, ResolvedTrace};
 
@@ -29,21 +30,21 @@ struct Executed {
 pub fn with_blocks(
     applied: Applied,
     path: &Path,
-    file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
-    (arrangement, relocations): (&ArrangementArguments, KeptRelocations),
+    (file, functions): (&ElfFile<'_>, &FunctionTable<'_>),
+    arrangement: &ArrangementArguments,
+    options: RelocateOptions,
     context: &Context,
 ) -> Result<Applied> {
     let request = arrangement.request(Memory::default());
     if request.strategy == Strategy::Random {
-        return with_random_fragments(applied, request.seed, relocations, |candidates| {
+        return with_random_fragments(applied, request.seed, options, |candidates| {
             order(candidates, &[], &request)
         });
     }
     let identity = ImageIdentity::of(path, file.build_id());
     let traces = arrangement.traces(path, &identity, functions, &context.talk)?.traces;
     let blocks = executed_blocks(&traces, file, functions);
-    with_executed(applied, functions, (&traces, &blocks), (&request, relocations), context)
+    with_executed(applied, functions, (&traces, &blocks), &request, options, context)
 }
 
 /// Copies what `blocks`, the executed blocks of `traces`, say was executed.
@@ -54,7 +55,8 @@ pub fn with_executed(
     applied: Applied,
     functions: &FunctionTable<'_>,
     (traces, blocks): (&[ResolvedTrace], &ExecutedBlocks),
-    (request, relocations): (&LayoutRequest, KeptRelocations),
+    request: &LayoutRequest,
+    options: RelocateOptions,
     context: &Context,
 ) -> Result<Applied> {
     tell_whole(&blocks.account, context);
@@ -69,7 +71,7 @@ pub fn with_executed(
         .map(|(trace, blocks)| Executed { weight: trace.weight, ranges: blocks.iter().map(range).collect() })
         .collect();
     let ran = union(executed.iter().flat_map(|executed| &executed.ranges));
-    with_fragments(applied, &ran, relocations, |candidates| order(candidates, &executed, request))
+    with_fragments(applied, &ran, options, |candidates| order(candidates, &executed, request))
 }
 
 /// Says how many functions are copied whole, because their basic blocks are not known.

@@ -8,9 +8,9 @@ use crate::cli::applied::AppliedFile;
 use crate::cli::apply_blocks::with_blocks;
 use crate::cli::arrangement::{ArrangementArguments, Wanted};
 use crate::cli::context::Context;
+use crate::cli::refusal;
 use crate::warnings;
 use reorder_base::error::{Error, ErrorKind, Result};
-use reorder_base::refusal::RefusalCode;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
@@ -92,7 +92,6 @@ fn apply_whole(
     file: &ElfFile<'_>,
 ) -> Result<AppliedFile> {
     let functions = ElfFunctions::collect(file)?;
-    let relocations = request.options.relocations;
     if request.layout != LayoutKind::Functions && request.arrangement.has_order() {
         return Err(Error::usage("an order of functions does not say which blocks run")
             .with_hint("leave out --layout, or give traces in place of the order"));
@@ -103,8 +102,14 @@ fn apply_whole(
     }
     if request.layout == LayoutKind::Blocks {
         let unmoved = Applied::unmoved(file, &functions.table);
-        let applied =
-            with_blocks(unmoved, path, file, &functions.table, (request.arrangement, relocations), context)?;
+        let applied = with_blocks(
+            unmoved,
+            path,
+            (file, &functions.table),
+            request.arrangement,
+            request.options,
+            context,
+        )?;
         let maps = match request.with_map {
             true => vec![("", map_of_copies(file, &applied)?)],
             false => Vec::new(),
@@ -121,7 +126,7 @@ fn apply_whole(
             context.talk.warning(&format!("no function moves in place: {error}"), None);
             None
         }
-        Err(error) => return Err(offering_clones(error)),
+        Err(error) => return Err(refusal::with_cure(error)),
     };
     let identity = ImageIdentity::of(path, file.build_id());
     // Functions that cannot move are part of the order too if they are to be copied.
@@ -149,11 +154,17 @@ fn apply_whole(
         };
         let first = order.get(..*needed).unwrap_or(order);
         let starts: Vec<_> = first.iter().map(|&function| functions.table.get(function).start).collect();
-        applied = with_clones(applied, &starts, has_moved, relocations)?;
+        applied = with_clones(applied, &starts, has_moved, request.options)?;
     }
     if request.layout == LayoutKind::Both {
-        applied =
-            with_blocks(applied, path, file, &functions.table, (request.arrangement, relocations), context)?;
+        applied = with_blocks(
+            applied,
+            path,
+            (file, &functions.table),
+            request.arrangement,
+            request.options,
+            context,
+        )?;
     }
     let maps = match request.with_map {
         true => vec![("", layout_map(file, &functions.table, &applied, request.options)?)],
@@ -169,21 +180,6 @@ fn finished(applied: Applied, before: &[u8], maps: Vec<(&'static str, LayoutMap)
     AppliedFile { bytes, summary, warnings, is_unchanged, maps, left: Vec::new() }
 }
 
-/// Whether the image is refused because too little of its code is known for functions to move.
 fn is_too_little_known(error: &Error) -> bool {
-    match &error.kind {
-        ErrorKind::Refused(refusal) => {
-            matches!(refusal.code, RefusalCode::UnknownCode | RefusalCode::UndecodableCode)
-        }
-        _ => false,
-    }
-}
-
-/// Adds --clone as a hint where it would help.
-fn offering_clones(error: Error) -> Error {
-    match is_too_little_known(&error) {
-        true => error
-            .with_hint("copy the functions used at startup into a new segment with --clone; the file grows"),
-        false => error,
-    }
+    matches!(&error.kind, ErrorKind::Refused(refusal) if refusal::is_too_little_known(refusal))
 }

@@ -7,14 +7,17 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::context::Context;
+use crate::cli::ending_args::{EndingArguments, telling_when_long};
 use crate::wheel::is_archive;
 use reorder_base::error::{Error, Result};
 use reorder_base::hint::RunPurpose;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::macho::is_macho;
+use reorder_report::table::counted;
 use reorder_run::check::{CheckRequest, CheckedRun, Trial, check};
 use reorder_run::processor;
 use reorder_run::runnable::is_library;
+use reorder_run::stop_rule::StopRule;
 
 /// The runs that compare original and result.
 #[derive(Args, Clone, Debug)]
@@ -26,6 +29,8 @@ pub struct CheckArguments {
     /// Standard input of each checked run [default: empty]
     #[arg(long = "check-input", value_name = "FILE", requires = "runs")]
     input: Option<PathBuf>,
+    #[command(flatten)]
+    ending: EndingArguments,
     /// Kill a checked run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
@@ -50,6 +55,7 @@ impl CheckArguments {
         if !self.is_asked_for() {
             return Ok(());
         }
+        self.ending.rule()?;
         self.runs.iter().try_for_each(|run| words("--check", run).map(drop))?;
         let refused = |what: &str, hint: &str| {
             Err(Error::usage(format!("--check runs a program, and this is {what}"))
@@ -85,14 +91,21 @@ impl CheckArguments {
     pub fn run(&self, original: &Path, trial: &Trial<'_>, context: &Context) -> Result<Vec<CheckedRun>> {
         let runs = self.runs.iter().map(|run| Ok((run.as_str(), words("--check", run)?)));
         let runs = runs.collect::<Result<Vec<_>>>()?;
-        check_all(&self.request(original, trial), &runs, context)
+        let stop = self.ending.rule()?;
+        check_all(&self.request(original, trial, &stop), &runs, context)
     }
 
-    fn request<'run>(&'run self, original: &'run Path, trial: &'run Trial<'run>) -> CheckRequest<'run> {
+    fn request<'run>(
+        &'run self,
+        original: &'run Path,
+        trial: &'run Trial<'run>,
+        stop: &'run StopRule,
+    ) -> CheckRequest<'run> {
         CheckRequest {
             original,
             trial,
             input: self.input(),
+            stop,
             time_limit: Duration::from_secs(self.time_limit),
         }
     }
@@ -110,11 +123,12 @@ pub fn check_all(
     let phase = context.talk.phase("check", runs.len() as u64);
     let mut checked = Vec::new();
     for (shown, words) in runs {
-        checked.push(check(request, shown, words).map_err(|error| error.in_file(request.original))?);
+        let run = || check(request, shown, words);
+        let outcome = telling_when_long(context, shown, run);
+        checked.push(outcome.map_err(|error| error.in_file(request.original))?);
         phase.step();
     }
-    let noun = if runs.len() == 1 { "run" } else { "runs" };
-    phase.finish(&format!("{} {noun} as before", runs.len()));
+    phase.finish(&format!("{} as before", counted(runs.len() as u64, "run")));
     Ok(checked)
 }
 

@@ -9,11 +9,12 @@ use toml::Value;
 
 use crate::cli::context::Context;
 use crate::cli::doctor_image::{Check, image_checks};
+use crate::cli::doctor_links::link_checks;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::Result;
 use reorder_layout::configuration::ConfigurationFile;
-use reorder_report::Report;
 use reorder_report::table::Table;
+use reorder_report::{Report, Width};
 use reorder_run::measure::{self, Abilities};
 
 const EXAMPLES: &str = "\
@@ -22,7 +23,8 @@ Examples:
   reorder doctor /usr/bin/git
   reorder doctor --show-config";
 
-/// Check whether this system can record and measure, and whether an image has what is needed
+/// Check whether this system can record and measure, whether an image has what is needed, and whether the last links of
+/// this project were ordered
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct DoctorArguments {
@@ -58,10 +60,11 @@ pub fn run(arguments: &DoctorArguments, context: &Context) -> Result<ExitStatus>
     if let Some(image) = &arguments.image {
         checks.extend(image_checks(image));
     }
+    let file = ConfigurationFile::find(None, Path::new("."), "--config")?;
+    checks.extend(link_checks(Path::new("."), &file));
     let passed = checks.iter().all(|check| check.passed);
     let mut configuration = Vec::new();
     if arguments.show_config {
-        let file = ConfigurationFile::find(None, Path::new("."), "--config")?;
         if let Some(note) = &file.note {
             context.talk.warning(note, None);
         }
@@ -72,8 +75,13 @@ pub fn run(arguments: &DoctorArguments, context: &Context) -> Result<ExitStatus>
 }
 
 fn machine_checks() -> Result<Vec<Check>> {
+    if !Path::new("/proc/self").exists() {
+        // All others look there.
+        let name = "read /proc (record, measure)";
+        return Ok(vec![Check::failed(name, "it is not there").hint("mount -t proc proc /proc")]);
+    }
     let abilities = measure::abilities("--version")?;
-    Ok(vec![tracing(abilities), touched_pages(abilities), page_cache(), sampling()])
+    Ok(vec![tracing(abilities), touched_pages(abilities), page_cache(), read_ahead(), sampling()])
 }
 
 fn tracing(abilities: Abilities) -> Check {
@@ -102,6 +110,28 @@ fn page_cache() -> Check {
         true => Check::fine(name, "the page cache can be emptied"),
         false => Check::failed(name, "the page cache cannot be emptied")
             .hint("write the output to a directory of a disk, not of a file system in memory"),
+    }
+}
+
+/// What one read from the disk here brings in. Never a failure: pages touched do not depend on it.
+fn read_ahead() -> Check {
+    /// The default of most disks.
+    const DEFAULT_BYTES: u64 = 128 << 10;
+    let name = "read-ahead of the disk of this directory (measure)";
+    match measure::read_ahead(Path::new(".")).ok().flatten() {
+        None => Check::fine(name, "unknown: the kernel does not state it for this file system"),
+        Some((bytes, _)) if bytes <= DEFAULT_BYTES => Check::fine(name, format!("{} KiB", bytes / 1024)),
+        Some((bytes, setting)) => Check::fine(
+            name,
+            format!(
+                "{} KiB: major faults and cached pages of programs with less text hardly depend on their layout",
+                bytes / 1024
+            ),
+        )
+        .hint(format!(
+            "pages touched do not depend on it; as root, `echo 128 > {}` sets the default of most disks",
+            setting.display()
+        )),
     }
 }
 
@@ -161,21 +191,22 @@ fn flatten(name: &str, value: &Value, origin: &str, settings: &mut Vec<Setting>)
 impl Report for DoctorReport {
     const COMMAND: &'static str = "doctor";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut text = String::new();
         for check in &self.checks {
             let verdict = if check.passed { "ok    " } else { "failed" };
-            text.push_str(&format!("{verdict} {}: {}\n", check.name, check.found));
+            let found = format!("{}: {}", check.name, check.found);
+            text.push_str(&format!("{}\n", width.hanging(&format!("{verdict} "), &found)));
             for hint in &check.hints {
                 text.push_str(&format!("       hint: {hint}\n"));
             }
         }
         if !self.configuration.is_empty() {
-            let mut table = Table::new(["configured", "value", "from"]);
+            let mut table = Table::new(["configured", "value", "from"]).with_labels(3);
             self.configuration.iter().for_each(|setting| {
                 table.row([&setting.name, &setting.value, &setting.origin].map(String::clone))
             });
-            text.push_str(&format!("\n{}", table.render()));
+            text.push_str(&format!("\n{}", table.render(width)));
         }
         text
     }

@@ -1,10 +1,12 @@
 //! What `reorder doctor` says about an image: what is there, what is missing, and the flag that adds it.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::cli::inspect_macho;
+use crate::cli::refusal;
 use crate::hints;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::analysis::Analysis;
@@ -18,7 +20,7 @@ use reorder_system::mapped::map_image;
 /// One thing that was checked.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
-    pub(super) name: &'static str,
+    pub(super) name: Cow<'static, str>,
     pub(super) passed: bool,
     pub(super) found: String,
     /// What to do: the next command, or flags.
@@ -28,12 +30,12 @@ pub(super) struct Check {
 
 impl Check {
     /// Nothing is missing.
-    pub(super) fn fine(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, passed: true, found: found.into(), hints: Vec::new() }
+    pub(super) fn fine(name: impl Into<Cow<'static, str>>, found: impl Into<String>) -> Self {
+        Self { name: name.into(), passed: true, found: found.into(), hints: Vec::new() }
     }
 
     /// Something is missing.
-    pub(super) fn failed(name: &'static str, found: impl Into<String>) -> Self {
+    pub(super) fn failed(name: impl Into<Cow<'static, str>>, found: impl Into<String>) -> Self {
         Self { passed: false, ..Self::fine(name, found) }
     }
 
@@ -84,7 +86,7 @@ fn look_at(path: &Path) -> Result<Vec<Check>> {
         Ok(analysis) => analysis,
         Err(Error { kind: ErrorKind::Refused(refusal), .. }) => {
             let check = Check::failed("move its functions", refusal.to_string());
-            return Ok(vec![check.hint(hints::text(&refusal.cure)), linked_by(linker)]);
+            return Ok(vec![check.hint(refusal::cure(&refusal)), linked_by(linker)]);
         }
         Err(error) => return Err(error),
     };

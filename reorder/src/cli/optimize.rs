@@ -3,6 +3,7 @@
 //! Each phase takes the results of earlier ones. Guarantee: the output appears under its name only after it was proven
 //! and has behaved like the input when run with the recorded arguments.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use clap::Args;
 
 use crate::cli::check_args::{check_all, words};
 use crate::cli::context::Context;
+use crate::cli::ending_args::{EndingArguments, InputArgument, telling_when_long};
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::optimize_layout::{LaidOut, LayoutChoice, Recorded, laid_out};
 use crate::cli::optimize_page::pending_page;
@@ -21,7 +23,7 @@ use crate::hints;
 use crate::optimize_report::{OptimizeReport, OptimizedRun, Placed};
 use crate::packages;
 use reorder_base::error::{Error, ErrorKind, Result};
-use reorder_base::hint::{RecordedUse, RunPurpose};
+use reorder_base::hint::{Hint, RecordedUse, RunPurpose};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
@@ -29,12 +31,13 @@ use reorder_image::functions::FunctionTable;
 use reorder_layout::Memory;
 use reorder_layout::arguments::LayoutArguments;
 use reorder_layout::simulate::ImageNames;
-use reorder_report::table::grouped;
+use reorder_report::table::counted;
 use reorder_run::check::{CheckRequest, CheckedRun, Trial, TrialFile};
 use reorder_run::measure::{self, MeasureRequest, Measurement};
 use reorder_run::processor;
 use reorder_run::record::{self, Ending, RecordRequest, RecordedTrace};
 use reorder_run::runnable;
+use reorder_run::stop_rule::StopRule;
 use reorder_system::interruption::Interruption;
 use reorder_system::mapped::{MappedImage, map_image};
 use reorder_system::write::{self, Pending, ReplaceOptions, together};
@@ -45,17 +48,19 @@ const EXAMPLES: &str = "\
 Examples:
   reorder optimize /usr/bin/git -o git.fast --run status --run 'log --oneline'
   reorder optimize ./program -o program.fast --run '--first-screen \"my file\"' --keep-traces traces
-  reorder optimize ./program --in-place --run '' --measure-runs 0";
+  reorder optimize ./program --in-place --run '' --measure-runs 0
+  reorder optimize ./server -o server.fast --run '--port 8080' --until 'listening'
+  reorder optimize /usr/bin/php -o php.fast --run '' --stdin page.php";
 
 /// Record runs of a program, move its functions, prove the result and measure the gain
 ///
 /// The program is run several times with each set of arguments, in the current directory: choose runs that can be
 /// repeated. IMAGE is not modified unless --in-place is given. Mach-O programs cannot run here: use `reorder apply`
 /// with profiles recorded elsewhere.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct OptimizeArguments {
-    /// The program
+    /// The program: a path, or a name that is looked up in PATH as by `reorder record`
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
     /// Write the result to this file
@@ -86,7 +91,11 @@ pub struct OptimizeArguments {
     /// Also write an HTML page that shows the text before and after, as `reorder report` does
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Kill a checked or measured run that takes longer than this
+    #[command(flatten)]
+    ending: EndingArguments,
+    #[command(flatten)]
+    stdin: InputArgument,
+    /// Kill a run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
 }
@@ -106,8 +115,11 @@ pub struct Start {
 /// Refused images, runs that cannot be recorded, outputs that cannot be proven or end differently; nothing is
 /// written then.
 pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatus> {
-    let image = &arguments.image;
+    let found = OptimizeArguments { image: located(arguments)?, ..arguments.clone() };
+    let (arguments, image) = (&found, &found.image);
     let runs = arguments.runs.iter().map(|run| words("--run", run)).collect::<Result<Vec<_>>>()?;
+    arguments.stdin.check()?;
+    let stop = arguments.ending.rule()?;
     if let Some(page) = &arguments.report {
         let images = std::iter::once(image).chain(&arguments.output);
         KeptFiles::default().reads("an image", images).writes("page", page, PAGE_NAME)?;
@@ -115,7 +127,7 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     runnable::check(image, RecordedUse::Apply)?;
     processor::check_program(image, RunPurpose::Record)?;
     let mapped = map_image(image)?;
-    let report = optimize(arguments, context, &mapped, runs).map_err(|error| error.in_file(image))?;
+    let report = optimize(arguments, context, &mapped, (runs, stop)).map_err(|error| error.in_file(image))?;
     if report.total.new_faults > report.total.old_faults {
         context.talk.warning(
             "the new layout needs more pages than the old one",
@@ -126,11 +138,20 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     Ok(ExitStatus::Success)
 }
 
+/// The program's path. What would be replaced must be named by its path, and a file here goes first.
+fn located(arguments: &OptimizeArguments) -> Result<PathBuf> {
+    let is_name = arguments.image.components().count() == 1 && !arguments.image.exists();
+    match is_name && !arguments.in_place {
+        true => record::find_program(arguments.image.as_os_str()),
+        false => Ok(arguments.image.clone()),
+    }
+}
+
 fn optimize(
     arguments: &OptimizeArguments,
     context: &Context,
     mapped: &MappedImage,
-    runs: Vec<Vec<OsString>>,
+    (runs, stop): (Vec<Vec<OsString>>, StopRule),
 ) -> Result<OptimizeReport> {
     let (talk, image) = (&context.talk, &arguments.image);
     let bytes: &[u8] = mapped;
@@ -141,9 +162,9 @@ fn optimize(
     let functions = ElfFunctions::collect(&file)?;
     arguments.relocate.check_map(false)?;
     let room = arguments.layout.moves_functions().then(|| Analysis::new(&file, &functions)).transpose()?;
-    phase.finish(&format!("{} functions", grouped(functions.table.len() as u64)));
+    phase.finish(&counted(functions.table.len() as u64, "function"));
 
-    let starts = record_runs(arguments, context, &file, &functions.table, runs)?;
+    let starts = record_runs(arguments, context, &file, &functions.table, (runs, &stop))?;
 
     let request = arguments.order.request(Memory::default());
     let input = Recorded { file: &file, functions: &functions, starts: &starts, request: &request };
@@ -163,8 +184,8 @@ fn optimize(
         let moves = recover_moves(bytes, &applied.bytes)?;
         files.push(pending_page(page, &names, bytes, &functions.table, &starts, &moves)?);
     }
-    let checked = check_runs(arguments, context, [bytes, &applied.bytes], output, &starts)?;
-    let measured = measure_moved(arguments, context, &applied.bytes, output, &starts)?;
+    let checked = check_runs(arguments, context, [bytes, &applied.bytes], output, (&starts, &stop))?;
+    let measured = measure_moved(arguments, context, &applied.bytes, output, (&starts, &stop))?;
     let options = ReplaceOptions { in_place: arguments.in_place };
     files.push(Pending::replacing(output, image, &applied.bytes, options)?);
     mapped.unchanged()?;
@@ -196,7 +217,7 @@ fn record_runs(
     context: &Context,
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    runs: Vec<Vec<OsString>>,
+    (runs, stop): (Vec<Vec<OsString>>, &StopRule),
 ) -> Result<Vec<Start>> {
     let phase = context.talk.phase("record", runs.len() as u64);
     let identity = ImageIdentity::of(&arguments.image, file.build_id());
@@ -207,7 +228,7 @@ fn record_runs(
     let mut starts = Vec::new();
     let mut executions = 0;
     for (words, shown) in runs.into_iter().zip(&arguments.runs) {
-        let outcome = record::record(&RecordRequest {
+        let request = RecordRequest {
             program: as_path_argument(&arguments.image),
             arguments: words.clone(),
             images: Vec::new(),
@@ -215,10 +236,25 @@ fn record_runs(
             first_run,
             discard_output: true,
             blocks: arguments.layout.needs_blocks(),
+            input: arguments.stdin.input.clone(),
+            watches_input: true,
+            stop: stop.clone(),
+            time_limit: Some(Duration::from_secs(arguments.time_limit)),
+            ends_descendants: true,
             ..RecordRequest::default()
-        })?;
+        };
+        let outcome = telling_when_long(context, shown, || record::record(&request))
+            .map_err(|error| of_run(error, shown))?;
         first_run += arguments.record_runs;
-        if let Ending::Killed(signal) = outcome.ending {
+        if outcome.statistics.read_empty_input {
+            context.talk.warning(
+                &format!("the run `{shown}` reads its standard input, which is empty"),
+                Some("give it one with --stdin FILE if that matters"),
+            );
+        }
+        if let Ending::Killed(signal) = outcome.ending
+            && !outcome.was_asked_to_end
+        {
             let cause = format!("the run `{shown}` was killed by signal {signal} while it was recorded");
             context.talk.warning(&cause, Some("check whether it runs without recording"));
         }
@@ -231,8 +267,38 @@ fn record_runs(
         starts.push(Start { shown: shown.clone(), arguments: words, traces });
         phase.step();
     }
-    phase.finish(&format!("{} first executions in {} runs", grouped(executions), starts.len()));
+    let own: BTreeSet<_> = starts
+        .iter()
+        .flat_map(|start| start.traces.traces.iter().flat_map(|trace| trace.functions.iter()))
+        .collect();
+    if own.len() < FEW_FUNCTIONS && file.section(b".dynamic").is_some() {
+        let cause = format!(
+            "only {} of its own functions run: the code of this program is in its libraries, which stay as they are",
+            own.len()
+        );
+        let image = arguments.image.display();
+        let next = format!(
+            "reorder record -o traces --libraries -- {image} ARGUMENTS, then: reorder apply {image} -t traces --set DIR"
+        );
+        context.talk.warning(&cause, Some(&next));
+    }
+    phase.finish(&format!(
+        "{} in {}",
+        counted(executions, "first execution"),
+        counted(starts.len() as u64, "run")
+    ));
     Ok(starts)
+}
+
+/// A program that runs fewer functions of its own only calls its libraries.
+const FEW_FUNCTIONS: usize = 8;
+
+/// Which run an error is about, where the message is not the system's.
+fn of_run(error: Error, shown: &str) -> Error {
+    match error.kind {
+        ErrorKind::Usage => Error { message: format!("`{shown}`: {}", error.message), ..error },
+        _ => error,
+    }
 }
 
 /// The path in a form that is never looked up in `PATH`.
@@ -249,12 +315,18 @@ fn check_runs(
     context: &Context,
     [original, result]: [&[u8]; 2],
     output: &Path,
-    starts: &[Start],
+    (starts, stop): (&[Start], &StopRule),
 ) -> Result<Vec<CheckedRun>> {
     let trial = Trial::beside(output, TrialFile { original, result })?;
     let program = PathBuf::from(as_path_argument(&arguments.image));
     let time_limit = Duration::from_secs(arguments.time_limit);
-    let request = CheckRequest { original: &program, trial: &trial, input: None, time_limit };
+    let request = CheckRequest {
+        original: &program,
+        trial: &trial,
+        input: arguments.stdin.input.as_deref(),
+        stop,
+        time_limit,
+    };
     let runs: Vec<_> = starts.iter().map(|start| (start.shown.as_str(), start.arguments.clone())).collect();
     check_all(&request, &runs, context)
 }
@@ -266,7 +338,7 @@ fn measure_moved(
     context: &Context,
     bytes: &[u8],
     output: &Path,
-    starts: &[Start],
+    (starts, stop): (&[Start], &StopRule),
 ) -> Result<Vec<Option<Measurement>>> {
     if arguments.measure_runs == 0 {
         return Ok(starts.iter().map(|_| None).collect());
@@ -278,7 +350,7 @@ fn measure_moved(
         .map_err(|error| Error::io(output, error))?;
     let program = trial.path().join(output.file_name().unwrap_or(arguments.image.as_os_str()));
     write::replace(&program, &arguments.image, bytes, ReplaceOptions::default())?;
-    measure_runs(arguments, context, &program, output, starts)
+    measure_runs(arguments, context, &program, output, (starts, stop))
 }
 
 fn measure_runs(
@@ -286,7 +358,7 @@ fn measure_runs(
     context: &Context,
     program: &Path,
     output: &Path,
-    starts: &[Start],
+    (starts, stop): (&[Start], &StopRule),
 ) -> Result<Vec<Option<Measurement>>> {
     let phase = context.talk.phase("measure", (starts.len() * arguments.measure_runs) as u64);
     let mut reports = Vec::new();
@@ -296,6 +368,8 @@ fn measure_runs(
             new: Some(program.to_path_buf()),
             arguments: start.arguments.clone(),
             rounds: arguments.measure_runs,
+            input: arguments.stdin.input.clone(),
+            stop: stop.clone(),
             time_limit: Duration::from_secs(arguments.time_limit),
             wording: hints::text,
             ..MeasureRequest::default()
@@ -307,6 +381,7 @@ fn measure_runs(
                 reports.push(Some(report));
             }
             // The two ended differently: the only failure that the new program causes.
+            Err(error) if error.hint == Some(Hint::ReportCrash) => return Err(error),
             Err(error) if matches!(error.kind, ErrorKind::Verification) => {
                 return Err(error.with_hint(format!(
                     "nothing was written; if `{}` does not always end the same way, leave out that --run",

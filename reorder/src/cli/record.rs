@@ -1,19 +1,23 @@
 //! `reorder record`: runs a program and writes the order in which its functions first execute.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 
 use crate::cli::context::Context;
+use crate::cli::ending_args::{EndingArguments, telling_when_long};
 use crate::cli::record_scenarios::scenarios_to_record;
 use crate::cli::scenarios_input::ConfigurationArguments;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
 use reorder_run::loaded_libraries::loaded_libraries;
-use reorder_run::record::{self, Ending, RecordOutcome, RecordRequest, TraceDirectory};
+use reorder_run::record::{self, Ending, LittleKnown, RecordOutcome, RecordRequest, TraceDirectory};
 use reorder_system::mapped::map_image;
 
 const EXAMPLES: &str = "\
@@ -22,9 +26,11 @@ Examples:
   reorder record -o traces --runs 3 -- ./program --first-screen
   reorder record -o traces --image /usr/lib/libexample.so -- ./program
   reorder record -o traces --libraries -- ./program
+  reorder record -o traces --until 'ready to accept' -- ./server --port 8080
   reorder record                     # all scenarios of reorder.toml, in place of their earlier recordings
 
-Traces accumulate in the directory. Input, output and exit status are those of the program.";
+Processes that a program forks without executing another one share its trace: a function counts once, when the first of
+them runs it. Traces accumulate in the directory. Input, output and exit status are those of the program.";
 
 /// Run a program and record the order in which its functions first execute
 ///
@@ -54,6 +60,11 @@ pub struct RecordArguments {
     /// stops once in each basic block instead of once in each function
     #[arg(long)]
     blocks: bool,
+    #[command(flatten)]
+    ending: EndingArguments,
+    /// Kill a run that takes longer than this [default: none]
+    #[arg(long, value_name = "SECONDS")]
+    time_limit: Option<u64>,
     /// Let the program block or ignore SIGTRAP, which breakpoints use; slower, because it stops at each system call.
     /// Handlers of SIGTRAP work without this
     #[arg(long)]
@@ -89,10 +100,13 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
         first_run,
         keep_own_traps: arguments.keep_sigtrap,
         blocks: arguments.blocks,
+        stop: arguments.ending.rule()?,
+        time_limit: arguments.time_limit.map(Duration::from_secs),
         ..RecordRequest::default()
     })?;
     let paths = record::write_traces(output, &outcome.traces)?;
     summarise(&outcome, context);
+    note_script(program, &outcome, context);
     for path in &paths {
         context.talk.detail(&path.display().to_string());
     }
@@ -125,10 +139,12 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
             first_run: 1,
             keep_own_traps: arguments.keep_sigtrap,
             blocks: arguments.blocks,
+            stop: arguments.ending.rule()?,
+            time_limit: arguments.time_limit.map(Duration::from_secs),
             ..start.request.clone()
         };
         let _directory = TraceDirectory::prepare(&start.output)?;
-        let outcome = record::record(&request)?;
+        let outcome = telling_when_long(context, &start.name, || record::record(&request))?;
         warn_of_unrecorded(&outcome, context);
         if outcome.traces.is_empty() {
             return Err(Error::usage(format!("the scenario {} ran no function of its program", start.name))
@@ -155,7 +171,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
         context.talk.detail(&format!("{}: {}", start.name, start.output.display()));
         phase.step();
     }
-    phase.finish(&format!("{} of {} scenarios", starts.len() - failed, starts.len()));
+    phase.finish(&format!("{} of {}", starts.len() - failed, counted(starts.len() as u64, "scenario")));
     Ok(if failed > 0 { ExitStatus::Finding } else { ExitStatus::Success })
 }
 
@@ -167,10 +183,12 @@ fn summarise(outcome: &RecordOutcome, context: &Context) {
         count => format!(" of functions and {} of basic blocks", grouped(count)),
     };
     context.talk.note(&format!(
-        "recorded {} first executions{blocks} in {traces} trace{}; {:.1} µs each (median, without two process switches); \
-         {:.1} ms to arm {:.1} MB",
-        grouped(statistics.first_executions),
-        if traces == 1 { "" } else { "s" },
+        "recorded {}{blocks} in {}",
+        counted(statistics.first_executions, "first execution"),
+        counted(traces as u64, "trace"),
+    ));
+    context.talk.detail(&format!(
+        "recording cost {:.1} µs for each (median, without two process switches), and {:.1} ms to arm {:.1} MB",
         statistics.median_stop_nanoseconds() as f64 / 1e3,
         statistics.arming_nanoseconds as f64 / 1e6,
         statistics.armed_bytes as f64 / 1e6,
@@ -180,8 +198,27 @@ fn summarise(outcome: &RecordOutcome, context: &Context) {
         let hint = "if this happens only while it is recorded: breakpoints unblock SIGTRAP and keep it from being ignored; add \
                     --keep-sigtrap, which is slower";
         let hint = (signal == libc::SIGTRAP).then_some(hint);
+        if outcome.was_asked_to_end {
+            return;
+        }
         context.talk.warning(&format!("the program was killed by signal {signal}"), hint);
     }
+}
+
+/// Of a script it is what runs the script that was recorded.
+fn note_script(program: &OsStr, outcome: &RecordOutcome, context: &Context) {
+    let Some(path) = record::find_program(program).ok().filter(|path| is_script(path)) else { return };
+    let recorded = outcome.traces.iter().find_map(|recorded| recorded.trace.image.path.as_deref());
+    let recorded = recorded.map_or_else(|| "its interpreter".to_owned(), |path| path.display().to_string());
+    context.talk.note(&format!(
+        "{} is a script: the program that runs it was recorded, {recorded}; what the script runs is recorded with --image PROGRAM",
+        path.display()
+    ));
+}
+
+fn is_script(path: &Path) -> bool {
+    let mut head = [0; 2];
+    File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *b"#!"
 }
 
 /// Says what ran without being recorded.
@@ -194,6 +231,15 @@ fn warn_of_unrecorded(outcome: &RecordOutcome, context: &Context) {
                 "{processes} kept running after the program ended: functions first executed after that are not recorded"
             ),
             Some("to record all of a daemon, run it in the foreground"),
+        );
+    }
+    for LittleKnown { path, unknown_percent } in &outcome.little_known {
+        context.talk.warning(
+            &format!(
+                "{unknown_percent} % of the code of {} is in no known function: what ran there is not recorded",
+                path.display()
+            ),
+            Some("record a build with symbols or unwind tables; reorder inspect says what is known"),
         );
     }
     let count = outcome.statistics.forbidden_programs;

@@ -50,6 +50,13 @@ impl Ending {
         }
     }
 
+    /// Whether it died of a fault of its own, such as an access to memory that is not there.
+    pub fn is_fault(self) -> bool {
+        const FAULTS: [i32; 6] =
+            [libc::SIGSEGV, libc::SIGILL, libc::SIGBUS, libc::SIGTRAP, libc::SIGFPE, libc::SIGABRT];
+        matches!(self, Self::Killed(signal) if FAULTS.contains(&signal))
+    }
+
     /// What a shell reports: the exit status, or 128 and the signal's number.
     pub fn shell_status(self) -> u8 {
         match self {

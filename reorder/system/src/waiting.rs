@@ -5,7 +5,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use crate::stops::{Report, Stop};
@@ -63,13 +63,15 @@ pub struct Group {
     leader: Pid,
     /// Whether the leader's number may belong to another process.
     is_reaped: Mutex<bool>,
+    /// Whether the others end with the leader.
+    ends_together: bool,
 }
 
 impl Group {
-    /// The group of a child that leads one.
+    /// The group of a child that leads one; with `ends_together` the others are killed when it has ended.
     #[must_use]
-    pub fn of(leader: Pid) -> Self {
-        Self { leader, is_reaped: Mutex::new(false) }
+    pub fn of(leader: Pid, ends_together: bool) -> Self {
+        Self { leader, is_reaped: Mutex::new(false), ends_together }
     }
 
     /// Ends all of it, unless the leader has been reaped; whether that was so.
@@ -80,10 +82,21 @@ impl Group {
         *is_reaped
     }
 
+    /// Sends a signal to the leader alone, unless it has been reaped.
+    pub fn signal_leader(&self, signal: Signal) {
+        let is_reaped = self.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        // Fails only where it has ended.
+        let _ = (!*is_reaped).then(|| kill(self.leader, signal));
+    }
+
     /// The leader's next change of state, with the resources it has used.
     pub fn wait(&self) -> nix::Result<(Report, libc::rusage)> {
-        has_ended(self.leader)?;
+        let has_ended = has_ended(self.leader)?;
         let mut is_reaped = self.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        if has_ended && self.ends_together {
+            // Fails only where all have ended.
+            let _ = killpg(self.leader, Signal::SIGKILL);
+        }
         let mut status = 0;
         // SAFETY: `rusage` is plain integers, for which zero is a value.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

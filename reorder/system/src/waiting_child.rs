@@ -21,8 +21,10 @@ pub struct Prepared {
     pub directory: Option<CString>,
     /// All variables, unless the program inherits those of this process as they are.
     pub environment: Option<Vec<CString>>,
-    /// What stands for its three standard streams, unless it inherits them.
-    pub discard: Option<File>,
+    /// What stands for standard input, output and error, each unless it is inherited.
+    pub streams: [Option<File>; 3],
+    /// Whether it leads a session of its own, so that no terminal stops it or what it leaves running.
+    pub own_session: bool,
 }
 
 /// A child that waits.
@@ -84,9 +86,12 @@ fn execute(
         }
         // The Rust runtime ignores broken pipes; programs expect the default.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        if let Some(null) = &prepared.discard {
-            for descriptor in 0..=2 {
-                libc::dup2(null.as_raw_fd(), descriptor);
+        if prepared.own_session {
+            libc::setsid();
+        }
+        for (descriptor, stream) in (0..).zip(&prepared.streams) {
+            if let Some(stream) = stream {
+                libc::dup2(stream.as_raw_fd(), descriptor);
             }
         }
         let is_there =

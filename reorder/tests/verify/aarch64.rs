@@ -104,6 +104,32 @@ fn a_table_word_that_stayed_behind_is_reported() {
     }
 }
 
+/// A table of distances to functions. Code stores the sums; what calls them is elsewhere.
+const STORED_SUMS: &str = r#"
+extern const int numbers[2];
+static void *volatile sum;
+KEEP void choose(int at) { sum = (char *)numbers + numbers[at]; }
+__asm__(".section .rodata.numbers,\"a\",@progbits\n .balign 4\n .globl numbers\n .hidden numbers\n"
+        "numbers: .word triple-numbers, fivefold-numbers\n .text");
+"#;
+
+#[test]
+fn distances_whose_functions_moved_are_reported() {
+    for toolchain in TOOLCHAINS {
+        let pair = Relinked::build_by(toolchain, &["-fvisibility=hidden"], STORED_SUMS);
+        // The linker updates them. A program that computes with them in other ways would not bear that.
+        let updated = report(&pair.old, &pair.new);
+        assert!(updated.differences.iter().any(|found| found.check == Check::Unchanged), "{updated:#?}");
+        let sections = sections(&pair.new);
+        let constants = section(&sections, ".rodata");
+        let range = constants.offset..constants.offset + constants.size;
+        let mut new = pair.new.clone();
+        new[range.clone()].copy_from_slice(&pair.old[range]);
+        let stale = report(&pair.old, &new);
+        assert!(stale.differences.iter().any(|found| found.check == Check::JumpTables), "{stale:#?}");
+    }
+}
+
 #[test]
 fn kept_relocations_describe_the_new_image_or_are_reported() {
     assert_kept_relocations_are_checked(

@@ -44,6 +44,9 @@ pub fn identity_of(trace: &Trace) -> Identity {
         for number in [event.nanoseconds, event.count, event.tick] {
             field(&number.unwrap_or(u64::MAX).to_le_bytes());
         }
+        if let Some(digest) = event.digest {
+            field(&[digest.own.0.to_le_bytes(), digest.with_called.0.to_le_bytes()].concat());
+        }
         if let Some(recorded) = &event.blocks {
             field(&recorded.digest.0.to_le_bytes());
             for block in &recorded.blocks {

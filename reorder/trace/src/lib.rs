@@ -14,6 +14,7 @@ pub mod link_map;
 mod matching;
 mod merge;
 mod model;
+mod pairing;
 mod read_files;
 mod reading;
 mod resolve;
@@ -24,7 +25,7 @@ mod write_llvm_text;
 #[cfg(test)]
 mod tests;
 
-pub use blocks::{CodeDigest, RecordedBlock, RecordedBlocks};
+pub use blocks::{RecordedBlock, RecordedBlocks};
 pub use companion::{Companion, CompanionImage, Companions};
 pub use formats::gcov::gcc_profile_id;
 pub use identity::identity_of;
@@ -32,8 +33,10 @@ pub use matching::{Found, NameIndex, Spelling};
 pub use matching::{Step, readable as readable_name, root_name};
 pub use merge::{Merge, MergeRequest, Merged};
 pub use model::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Strata, Trace};
+pub use pairing::Pairing;
 pub use read_files::{TraceFiles, read_bytes, read_files};
 pub use reading::{Input, Note, Reading};
+pub use reorder_image::code_digest::{CodeDigest, FunctionDigest};
 pub use resolve::{BlockAccount, ExecutedBlock, ExecutedBlocks, WholeReason, executed_blocks};
 pub use resolve::{Coverage, Missing, Resolution, ResolvedTrace, ResolvedTraces, Resolver, resolve};
 pub use statistics::{ImageStatistics, SingleTraceStatistics, Touched, TraceStatistics, statistics};

@@ -14,6 +14,7 @@ use serde::{Serialize, Serializer};
 use crate::blocks::{self, RecordedBlocks};
 use reorder_base::address::{Address, RuntimeAddress};
 use reorder_base::hexadecimal::encode;
+use reorder_image::code_digest::FunctionDigest;
 
 /// One process's first executions in one image.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -208,12 +209,24 @@ pub struct Event {
     /// Which of the function's basic blocks ran, where that was recorded.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "blocks::serialize")]
     pub blocks: Option<Arc<RecordedBlocks>>,
+    /// What the function's code looks like, where that was recorded: finds a function without a name in another build.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<FunctionDigest>,
 }
 
 impl Event {
     /// An event of which only the place is known.
     pub fn at(location: Location) -> Self {
-        Self { location, name: None, size: None, nanoseconds: None, count: None, tick: None, blocks: None }
+        Self {
+            location,
+            name: None,
+            size: None,
+            nanoseconds: None,
+            count: None,
+            tick: None,
+            blocks: None,
+            digest: None,
+        }
     }
 
     /// The name by which the function can be found again in another build.

@@ -11,6 +11,7 @@ use super::{
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_base::hint::Hint;
+use reorder_image::code_digest::FunctionDigests;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
@@ -62,6 +63,30 @@ fn addresses_decide_in_the_same_build_and_repetitions_vanish() {
         assert_eq!(resolved.traces[0].weight, 2);
         assert_eq!((resolved.coverage.found_by(Step::Address), resolved.coverage.unknown), (4, 1));
         assert_eq!(resolved.coverage.missing[0].name, "0x1");
+    });
+}
+
+/// Functions without names are found again by their code, wherever they are in another build.
+#[test]
+fn code_decides_in_another_build_where_there_are_no_names() {
+    with_own_image(|functions, identity| {
+        let digests = FunctionDigests::of_all(functions);
+        let is_alone = |digest| digests.iter().filter(|(_, other)| *other == digest).count() == 1;
+        let known: Vec<_> = digests.iter().filter(|(_, digest)| is_alone(*digest)).take(3).collect();
+        let event = |(index, digest): &(FunctionIndex, _)| Event {
+            size: Some(functions.get(*index).size()),
+            digest: Some(*digest),
+            ..Event::at(Location::Image(Address(1)))
+        };
+        let mut events: Vec<Event> = known.iter().map(event).collect();
+        let repeated = digests.iter().find(|(_, digest)| !is_alone(*digest)).unwrap();
+        events.push(event(&repeated));
+        let image = ImageIdentity { build_id: Some(vec![1, 2, 3]), ..identity.clone() };
+        let resolved = resolve(&[trace(image, events)], functions, identity).unwrap();
+        let expected: Vec<FunctionIndex> = known.iter().map(|(index, _)| *index).collect();
+        assert_eq!(resolved.traces[0].functions, expected);
+        assert_eq!(resolved.coverage.found_by(Step::CodeAndCalled), 3);
+        assert_eq!(resolved.coverage.ambiguous, 1, "two functions of one code cannot be told apart");
     });
 }
 

@@ -60,7 +60,12 @@ pub(super) fn sketch(code: &[u8], range: &Range<Address>) -> Result<Sketch, Uncl
                 pass.jump(index, *target, if is_test { TEST_FIELD } else { CONDITION_FIELD });
                 is_leader = true;
             }
-            Operation::Call(target) => pass.refer(index, *target, BRANCH_FIELD, false)?,
+            Operation::Call(target) => {
+                pass.refer(index, *target, BRANCH_FIELD, false)?;
+                if !range.contains(target) {
+                    pass.sketch.called.push(*target);
+                }
+            }
             Operation::Adr(_, target) => pass.refer(index, *target, ADDRESS_FIELD, true)?,
             Operation::Adrp(..) => pass.masked[index] &= !ADDRESS_FIELD,
             Operation::LoadLiteral(_, target) if range.contains(target) => return Err(Unclear::OwnData),
@@ -113,6 +118,7 @@ impl Pass<'_> {
         } else {
             self.masked[index] &= !field;
             self.sketch.leaving.push(target);
+            self.sketch.called.push(target);
         }
     }
 

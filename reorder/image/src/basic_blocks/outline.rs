@@ -16,6 +16,8 @@ pub struct Outline {
     pub blocks: Vec<BasicBlock>,
     /// Where its jumps lead outside of it, ascending, each once.
     pub leaving: Vec<Address>,
+    /// Where its calls and jumps lead outside of it, in the order of its instructions.
+    pub called: Vec<Address>,
     /// Where its instructions begin, ascending.
     instructions: Vec<u32>,
     /// Where instructions begin after which control may not go on at all, or late, ascending.
@@ -76,6 +78,8 @@ pub(super) struct Sketch {
     pub(super) calls: Vec<u32>,
     /// Targets of jumps outside of the function.
     pub(super) leaving: Vec<Address>,
+    /// Targets of calls and jumps outside of the function, in the order of the instructions.
+    pub(super) called: Vec<Address>,
     /// What may be a jump table; empty where no jump could use one.
     pub(super) tables: Vec<Table>,
 }
@@ -88,7 +92,8 @@ impl Sketch {
         file: &[u8],
         range: &Range<Address>,
     ) -> Result<Outline, Unclear> {
-        let Self { masked, instructions, mut leaders, stops, branches, calls, mut leaving, tables } = self;
+        let Self { masked, instructions, mut leaders, stops, branches, calls, mut leaving, called, tables } =
+            self;
         let is_instruction = |offset: &u32| instructions.binary_search(offset).is_ok();
         if !leaders.iter().all(is_instruction) {
             return Err(Unclear::IntoInstruction);
@@ -118,6 +123,6 @@ impl Sketch {
             BasicBlock { start: *start, end, next }
         };
         let blocks = leaders.iter().zip(ends).map(block).collect();
-        Ok(Outline { masked, blocks, leaving, instructions, calls, size })
+        Ok(Outline { masked, blocks, leaving, called, instructions, calls, size })
     }
 }

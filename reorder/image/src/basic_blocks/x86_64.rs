@@ -137,6 +137,7 @@ impl Pass<'_> {
         if !self.range.contains(&target) {
             let field = decoder.get_constant_offsets(instruction);
             self.mask(instruction, field.immediate_offset(), field.immediate_size());
+            self.sketch.called.push(target);
             if !is_call {
                 self.sketch.leaving.push(target);
             }

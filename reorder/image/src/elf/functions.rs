@@ -3,6 +3,7 @@
 //! Takes the parsed image; gives [`ElfFunctions`]: the union of unwind entries and sized function symbols in executable
 //! sections, and beside it the tables that they come from.
 
+use crate::basic_blocks::LoadedBytes;
 use crate::elf::eh_frame::{FrameEntry, frame_entries};
 use crate::elf::file::ElfFile;
 use crate::elf::symbol::SymbolTable;
@@ -55,6 +56,7 @@ impl<'data> ElfFunctions<'data> {
             }
         }
         let table = FunctionTable::new(functions, names, local_names(&symbols));
+        let table = table.with_code(LoadedBytes::new(file), file.bytes);
         Ok(Self { table, frame_entries, symbols, dynamic_symbols })
     }
 }

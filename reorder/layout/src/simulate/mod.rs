@@ -5,7 +5,9 @@
 //! those of the executed ones, or of their copies. Pages are those of the true addresses.
 
 mod curve;
+mod other_build;
 mod report;
+mod size_changes;
 #[cfg(test)]
 mod tests;
 mod touched;
@@ -16,7 +18,9 @@ use layout_algos::score::{FaultCurve, Span, lower_bound, touched_bytes};
 
 pub use crate::memory::MemoryModel;
 pub use curve::CurvePoint;
-pub use report::{Faults, Simulation, TraceFaults};
+pub use other_build::{OtherBuild, simulate_builds};
+pub use report::{BuildPairs, Faults, Simulation, TraceFaults};
+pub use size_changes::{SizeChange, SizeChanges};
 pub use touched::{Touched, block_span, placed, touched_pages};
 
 use reorder_image::functions::FunctionTable;
@@ -59,7 +63,7 @@ pub fn simulate(
     };
     let traces: Vec<TraceFaults> = traces.traces.iter().enumerate().map(simulated).collect();
     let totals = models.iter().enumerate().map(|(index, model)| total(model, index, &traces)).collect();
-    Simulation { image: names.old, new_image: names.new, totals, traces }
+    Simulation { image: names.old, new_image: names.new, other_build: None, totals, traces }
 }
 
 fn simulate_trace(

@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::curve::CurvePoint;
-use reorder_report::Report;
+use super::size_changes::SizeChanges;
 use reorder_report::table::{Table, grouped};
+use reorder_report::{Report, Width};
 
 /// Faults of all traces under all models.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,10 +15,24 @@ pub struct Simulation {
     /// The image it is compared with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_image: Option<String>,
+    /// How the new image was compared, if it is another build.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_build: Option<BuildPairs>,
     /// All traces together, weights applied, in the order of the models asked for.
     pub totals: Vec<Faults>,
     /// Each trace, in the order given.
     pub traces: Vec<TraceFaults>,
+}
+
+/// Functions of the traces that were looked for in another build.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BuildPairs {
+    /// Functions that some trace runs.
+    pub functions: u64,
+    /// Of these, not found in the other build, neither by name nor by code: they count in their own alone.
+    pub missing: u64,
+    /// Functions whose size differs.
+    pub sizes: SizeChanges,
 }
 
 /// One trace under all models.
@@ -78,7 +93,7 @@ impl Simulation {
         self.totals.iter().any(|total| total.block_bound_faults.is_some())
     }
 
-    fn faults_table(&self, index: usize, title: &str) -> String {
+    fn faults_table(&self, index: usize, title: &str, width: Width) -> String {
         let mut titles = vec![title, "bound"];
         if self.is_by_block() {
             titles.push("of blocks");
@@ -94,7 +109,7 @@ impl Simulation {
         if self.traces.len() > 1 {
             table.row(faults_row(self.total_label(), &self.totals[index], self.is_by_block()));
         }
-        table.render()
+        table.render(width)
     }
 
     fn total_label(&self) -> String {
@@ -106,7 +121,7 @@ impl Simulation {
         }
     }
 
-    fn curve_table(&self) -> String {
+    fn curve_table(&self, width: Width) -> String {
         let mut titles = vec!["functions run".to_owned()];
         titles.extend(self.totals.iter().map(|total| total.model.clone()));
         let mut table = Table::new(titles);
@@ -117,17 +132,24 @@ impl Simulation {
             row.extend(self.totals.iter().map(|total| curve_cell(&total.curve[index])));
             table.row(row);
         }
-        table.render()
+        table.render(width)
     }
 }
 
 impl Report for Simulation {
     const COMMAND: &'static str = "simulate";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut text = format!("image  {}\n", self.image);
         if let Some(new) = &self.new_image {
             text.push_str(&format!("new    {new}\n"));
+        }
+        if let Some(BuildPairs { functions, missing, .. }) = &self.other_build {
+            text.push_str(&format!(
+                "new is another build: {} of {} functions that ran are found in it, the others count in image alone\n",
+                grouped(functions.saturating_sub(*missing)),
+                grouped(*functions)
+            ));
         }
         text.push_str(match self.is_by_block() {
             false => "Simulated faults of the recorded runs; no layout has fewer than the bound.\n",
@@ -138,13 +160,32 @@ impl Report for Simulation {
         });
         for (index, total) in self.totals.iter().enumerate() {
             text.push('\n');
-            text.push_str(&self.faults_table(index, &format!("{}: {}", total.model, total.title)));
+            text.push_str(&self.faults_table(index, &format!("{}: {}", total.model, total.title), width));
         }
         text.push_str("\nFaults of all runs over their course");
         text.push_str(if self.is_compared() { ", image > new\n" } else { "\n" });
-        text.push_str(&self.curve_table());
+        text.push_str(&self.curve_table(width));
+        if let Some(pairs) = &self.other_build {
+            text.push_str(&sizes_table(&pairs.sizes, width));
+        }
         text
     }
+}
+
+fn sizes_table(sizes: &SizeChanges, width: Width) -> String {
+    let mut table = Table::new(["functions that changed most", "old bytes", "new bytes", "change"]);
+    for change in &sizes.functions {
+        let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), grouped);
+        let sign = if change.difference() < 0 { "-" } else { "+" };
+        let difference = format!("{sign}{}", grouped(change.difference().unsigned_abs()));
+        table.row([change.name.clone(), bytes(change.old_bytes), bytes(change.new_bytes), difference]);
+    }
+    let all = format!("all functions; {} changed", grouped(sizes.changed));
+    let difference = sizes.new_bytes.cast_signed() - sizes.old_bytes.cast_signed();
+    let sign = if difference < 0 { "-" } else { "+" };
+    let difference = format!("{sign}{}", grouped(difference.unsigned_abs()));
+    table.row([all, grouped(sizes.old_bytes), grouped(sizes.new_bytes), difference]);
+    format!("\n{}", table.render(width))
 }
 
 fn faults_row(label: String, faults: &Faults, is_by_block: bool) -> Vec<String> {

@@ -21,7 +21,7 @@ pub struct Touched {
     /// In the new image, where there is one. Code that is in several copies has several spans.
     pub new: Option<Vec<Span>>,
     /// Parallel to `old`: how many spans of `new` come up to and with it; empty without `new`.
-    new_counts: Vec<usize>,
+    pub(super) new_counts: Vec<usize>,
     /// Nanoseconds since the start of the run, parallel to `old`; empty where they are unknown.
     pub nanoseconds: Vec<u64>,
     /// Some functions are known by their blocks.

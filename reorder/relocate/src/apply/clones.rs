@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Applied;
 use super::elf::prove;
+use crate::RelocateOptions;
 use crate::elf::copies::{Candidate, Candidates, Copied, KeptRelocations, Obstacle, Wanted, copy};
 use crate::warning::Warning;
 use reorder_base::address::Address;
@@ -79,18 +80,18 @@ pub fn with_clones(
     applied: Applied,
     wanted: &[Address],
     has_moved: bool,
-    relocations: KeptRelocations,
+    options: RelocateOptions,
 ) -> Result<Applied> {
     let stayed: BTreeSet<Address> = applied.summary.pinned.iter().map(|function| function.address).collect();
     let is_wanted = |address: &&Address| !has_moved || stayed.contains(address);
     let wanted: Vec<Address> = wanted.iter().filter(is_wanted).copied().collect();
     with_copies(
         applied,
-        relocations,
         |functions| {
             let starting = |address: &Address| functions.starting_at(*address);
             (wanted.iter().filter_map(starting).collect(), Wanted::Whole)
         },
+        options,
         |candidates| Ok((0..candidates.len()).collect()),
     )
 }
@@ -103,12 +104,11 @@ pub fn with_clones(
 pub fn with_fragments(
     applied: Applied,
     ran: &[Range<Address>],
-    relocations: KeptRelocations,
+    options: RelocateOptions,
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     with_copies(
         applied,
-        relocations,
         |functions| {
             let has_run = |start: Address, end: Address| {
                 let first = ran.partition_point(|range| range.end <= start);
@@ -117,6 +117,7 @@ pub fn with_fragments(
             let wanted = functions.iter().filter(|(_, function)| has_run(function.start, function.end));
             (wanted.map(|(index, _)| index).collect(), Wanted::Ran(ran))
         },
+        options,
         lay_out,
     )
 }
@@ -128,21 +129,21 @@ pub fn with_fragments(
 pub fn with_random_fragments(
     applied: Applied,
     seed: u64,
-    relocations: KeptRelocations,
+    options: RelocateOptions,
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     with_copies(
         applied,
-        relocations,
         |functions| (functions.iter().map(|(index, _)| index).collect(), Wanted::AtRandom(seed)),
+        options,
         lay_out,
     )
 }
 
 fn with_copies<'ran>(
     applied: Applied,
-    relocations: KeptRelocations,
     wanted: impl FnOnce(&FunctionTable<'_>) -> (Vec<FunctionIndex>, Wanted<'ran>),
+    options: RelocateOptions,
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     let Applied { bytes: moved, map, mut summary } = applied;
@@ -152,9 +153,10 @@ fn with_copies<'ran>(
     let copied = {
         let _phase = tracing::info_span!("copy").entered();
         let (wanted, parts) = wanted(&functions.table);
-        let candidates = Candidates::find(&file, &functions, &analysis, &wanted, (parts, relocations))?;
+        let candidates =
+            Candidates::find(&file, &functions, &analysis, &wanted, (parts, options.relocations))?;
         let order = lay_out(&candidates.candidates(&file))?;
-        copy(&file, &functions, &analysis, candidates, order)?
+        copy(&file, &functions, &analysis, candidates, options.debug, order)?
     };
     summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));
     let left_out = copied.left_out.iter().cloned();

@@ -10,6 +10,8 @@ pub(super) struct Seen {
     runs: u64,
     stdout: Stable,
     stderr: Stable,
+    /// Runs are asked to end, each at another place of its output.
+    is_cut: bool,
 }
 
 /// The outcome of a comparison.
@@ -23,10 +25,10 @@ pub(super) struct Compared {
 
 impl Seen {
     /// The first run, which is the one that the result is compared with.
-    pub(super) fn of(reference: Observed) -> Self {
+    pub(super) fn of(reference: Observed, is_cut: bool) -> Self {
         let stdout = Stable::of(&reference.stdout);
         let stderr = Stable::of(&reference.stderr);
-        Self { reference, runs: 1, stdout, stderr }
+        Self { reference, runs: 1, stdout, stderr, is_cut }
     }
 
     pub(super) fn reference(&self) -> &Observed {
@@ -48,8 +50,12 @@ impl Seen {
     pub(super) fn compare(&self, result: &Observed) -> Compared {
         let reference = &self.reference;
         let streams = || {
-            let stdout = self.stdout.first_difference(&reference.stdout, &result.stdout);
-            let stderr = self.stderr.first_difference(&reference.stderr, &result.stderr);
+            let compared = |stable: &Stable, original: &[u8], result: &[u8]| match self.is_cut {
+                true => stable.first_difference_of_both(original, result),
+                false => stable.first_difference(original, result),
+            };
+            let stdout = compared(&self.stdout, &reference.stdout, &result.stdout);
+            let stderr = compared(&self.stderr, &reference.stderr, &result.stderr);
             let stdout = stdout.map(|line| (Stream::Output, line));
             stdout.or_else(|| stderr.map(|line| (Stream::Error, line)))
         };
@@ -121,6 +127,16 @@ impl Stable {
         None
     }
 
+    /// The same where either may have been cut: only lines that both have whole are compared.
+    fn first_difference_of_both(&self, reference: &[u8], result: &[u8]) -> Option<LineDifference> {
+        let whole = |text: &[u8]| lines(text).filter(|line| line.ends_with(b"\n")).count();
+        let count = whole(reference).min(whole(result));
+        let beginning = |text: &[u8]| lines(text).take(count).map(<[u8]>::len).sum::<usize>();
+        let (original_end, result_end) = (beginning(reference), beginning(result));
+        let both = Self { lines: self.lines.clone(), end: Some(self.end.unwrap_or(usize::MAX).min(count)) };
+        both.first_difference(&reference[..original_end], &result[..result_end])
+    }
+
     fn unstable(&self) -> u64 {
         let end = self.end.unwrap_or(self.lines.len()).min(self.lines.len());
         let inside = self.lines[..end].iter().filter(|stable| !**stable).count();
@@ -152,7 +168,7 @@ mod tests {
 
     /// What is found in `result` after runs of the original that printed `originals`.
     fn compared(originals: &[&str], result: &str) -> (Option<(usize, u64)>, u64) {
-        let mut seen = Seen::of(printed(originals[0]));
+        let mut seen = Seen::of(printed(originals[0]), false);
         originals[1..].iter().for_each(|text| seen.add(&printed(text)));
         let Compared { difference, unstable_lines } = seen.compare(&printed(result));
         let line = difference.and_then(|difference| difference.line);
@@ -183,9 +199,26 @@ mod tests {
         }
     }
 
+    /// A server is asked to end at a moment that differs from run to run.
+    #[test]
+    fn of_runs_that_are_cut_only_whole_common_lines_are_compared() {
+        for (result, is_different) in [
+            ("a\nb\nc\nd\n", false),
+            ("a\n", false),
+            ("", false),
+            ("a\nb\nx", false),
+            ("a\nx\n", true),
+            ("a\nb\nx\n", true),
+        ] {
+            let mut seen = Seen::of(printed("a\nb\nc\n"), true);
+            seen.add(&printed("a\nb\nc\n"));
+            assert_eq!(seen.compare(&printed(result)).difference.is_some(), is_different, "{result:?}");
+        }
+    }
+
     #[test]
     fn the_end_counts_even_if_nothing_is_printed() {
-        let seen = Seen::of(printed(""));
+        let seen = Seen::of(printed(""), false);
         let killed = Observed { end: End::Ended(Ending::Killed(libc::SIGSEGV)), ..printed("") };
         let difference = seen.compare(&killed).difference;
         assert!(difference.is_some_and(|difference| difference.is_failure()));

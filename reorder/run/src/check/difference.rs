@@ -3,7 +3,6 @@
 use std::fmt;
 
 use super::run::End;
-use reorder_system::stops::Ending;
 
 /// The first difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +36,7 @@ pub(super) struct LineDifference {
 impl Difference {
     /// Whether the result died of a fault, or never ends, and the original does not end so.
     pub(super) fn is_failure(&self) -> bool {
-        const FAULTS: [i32; 6] =
-            [libc::SIGSEGV, libc::SIGILL, libc::SIGBUS, libc::SIGTRAP, libc::SIGFPE, libc::SIGABRT];
-        let is_fault = matches!(self.result, End::Ended(Ending::Killed(signal)) if FAULTS.contains(&signal));
+        let is_fault = matches!(self.result, End::Ended(ending) if ending.is_fault());
         (is_fault || self.result == End::TooLate) && self.original != self.result
     }
 }

@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::stop_rule::StopRule;
 use reorder_base::error::{Error, Result};
 use reorder_base::hint::Hint;
 
@@ -36,6 +37,8 @@ pub struct CheckRequest<'run> {
     pub trial: &'run Trial<'run>,
     /// Standard input; empty unless given.
     pub input: Option<&'run Path>,
+    /// When runs that do not end by themselves are asked to end.
+    pub stop: &'run StopRule,
     /// A run of the original that takes longer cannot be compared.
     pub time_limit: Duration,
 }
@@ -61,7 +64,7 @@ pub fn check(request: &CheckRequest<'_>, shown: &str, arguments: &[OsString]) ->
         request.trial.place(Version::Original)?;
         original(request.trial.program(), request.trial.environment())
     };
-    let mut seen = Seen::of(copy()?);
+    let mut seen = Seen::of(copy()?, request.stop.is_set());
     if seen.reference().end != in_place.end {
         return Err(unlike(shown, &in_place, seen.reference(), Some(request.trial.program())));
     }
@@ -86,7 +89,7 @@ pub fn check(request: &CheckRequest<'_>, shown: &str, arguments: &[OsString]) ->
     match compared {
         Compared { difference: Some(difference), .. } => Err(explained(shown, &difference)),
         Compared { difference: None, unstable_lines } => {
-            Ok(CheckedRun::of(shown, seen.reference(), seen.runs(), unstable_lines))
+            Ok(CheckedRun::of(shown, seen.reference(), seen.runs(), unstable_lines, request.stop.is_set()))
         }
     }
 }
@@ -104,6 +107,7 @@ fn launch<'run>(
         arguments,
         input: request.input,
         environment,
+        stop: request.stop,
         time_limit,
     }
 }
@@ -135,13 +139,11 @@ fn unlike(shown: &str, one: &Observed, other: &Observed, place: Option<&Path>) -
 
 fn explained(shown: &str, difference: &Difference) -> Error {
     let report = match difference.is_failure() {
-        true => {
-            "nothing was written; this is a defect of reorder: please report this image and these arguments"
-        }
-        false => {
+        true => Hint::ReportCrash,
+        false => Hint::from(
             "nothing was written; a program that prints the addresses of its functions may differ; any other difference is a \
-             defect of reorder: please report this image and these arguments"
-        }
+             defect of reorder: please report this image and these arguments",
+        ),
     };
     Error::verification(format!("`{shown}`: {difference}")).with_hint(report)
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::run::{End, Observed};
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
 use reorder_system::stops::Ending;
 
 /// A run in which original and result did the same.
@@ -23,10 +23,19 @@ pub struct CheckedRun {
     pub unstable_lines: u64,
     /// How often the original was run.
     pub original_runs: u64,
+    /// Whether both were asked to end, because they do not end by themselves.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub was_asked_to_end: bool,
 }
 
 impl CheckedRun {
-    pub(super) fn of(shown: &str, original: &Observed, original_runs: u64, unstable_lines: u64) -> Self {
+    pub(super) fn of(
+        shown: &str,
+        original: &Observed,
+        original_runs: u64,
+        unstable_lines: u64,
+        was_asked_to_end: bool,
+    ) -> Self {
         Self {
             arguments: shown.to_owned(),
             status: match original.end {
@@ -38,6 +47,7 @@ impl CheckedRun {
             stderr_bytes: original.stderr.len() as u64,
             unstable_lines,
             original_runs,
+            was_asked_to_end,
         }
     }
 
@@ -45,10 +55,11 @@ impl CheckedRun {
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!(
-            "checked: `{}` ends with {} and prints {} bytes, as before",
+            "checked: `{}` {}ends with {} and prints {}, as before",
             self.arguments,
+            if self.was_asked_to_end { "is asked to end, " } else { "" },
             self.status,
-            grouped(self.stdout_bytes + self.stderr_bytes)
+            counted(self.stdout_bytes + self.stderr_bytes, "byte")
         );
         if self.unstable_lines > 0 {
             let lines = if self.unstable_lines == 1 { "line" } else { "lines" };
@@ -58,7 +69,7 @@ impl CheckedRun {
             ));
         }
         text.push('\n');
-        if self.is_killed {
+        if self.is_killed && !self.was_asked_to_end {
             text.push_str("note: with these arguments a signal ends the original, too\n");
         }
         text

@@ -13,11 +13,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use crate::start_failure;
+use crate::stop_rule::{StopRule, Stopper, Wish};
 use reorder_base::error::{Error, Result};
 use reorder_system::child::{self, Watched};
 use reorder_system::interruption::Interruption;
@@ -33,6 +34,7 @@ pub(super) struct Launch<'run> {
     pub(super) input: Option<&'run Path>,
     /// In addition to the variables of this process.
     pub(super) environment: &'run [(OsString, OsString)],
+    pub(super) stop: &'run StopRule,
     pub(super) time_limit: Duration,
 }
 
@@ -91,7 +93,7 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Observed> {
     Interruption::check()?;
     let started = Instant::now();
     let mut child = command.spawn().map_err(|error| start_failure::explain(launch.program, error))?;
-    let end = watch(&child, &outputs, started, launch.time_limit);
+    let end = watch(&child, &outputs, launch);
     let took = started.elapsed();
     // The leader is not reaped yet, so the group's number is still its own. Fails only where all have ended.
     let _ = killpg(id_of(&child), Signal::SIGKILL);
@@ -108,7 +110,10 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Observed> {
 }
 
 /// Waits until the child has ended on its own, or returns why it must be ended.
-fn watch(child: &Child, outputs: &[File; 2], started: Instant, limit: Duration) -> io::Result<Option<End>> {
+fn watch(child: &Child, outputs: &[File; 2], launch: &Launch<'_>) -> io::Result<Option<End>> {
+    let started = Instant::now();
+    let limit = launch.stop.extends(launch.time_limit);
+    let mut stopper = Stopper::new(launch.stop);
     // Most runs end within milliseconds; later looks may be rarer.
     let mut pause = Duration::from_micros(500);
     loop {
@@ -120,6 +125,10 @@ fn watch(child: &Child, outputs: &[File; 2], started: Instant, limit: Duration) 
         }
         if Interruption::came() {
             return Ok(None);
+        }
+        if let Wish::Ends(signal) = stopper.look(Some(outputs))? {
+            // It is not reaped yet, so the number is its own.
+            let _ = kill(id_of(child), signal);
         }
         if started.elapsed() > limit {
             return Ok(Some(End::TooLate));

@@ -43,6 +43,7 @@ pub use statistics::{Comparison, Sample};
 pub use surroundings::Surroundings;
 pub use warnings::Warning;
 
+use crate::stop_rule::StopRule;
 use figures::Series;
 use page_cache::ProgramFile;
 use reorder_base::error::{Error, Result};
@@ -88,6 +89,10 @@ pub struct MeasureRequest {
     pub start: StartKind,
     /// The share of 1 that intervals are for.
     pub confidence: f64,
+    /// A file for their standard input; empty unless given.
+    pub input: Option<PathBuf>,
+    /// When a run that does not end by itself is asked to end.
+    pub stop: StopRule,
     /// A run that takes longer is killed and reported.
     pub time_limit: Duration,
     /// How results word what to do next. Without a command line, only advice that needs no option has words.
@@ -106,6 +111,8 @@ impl Default for MeasureRequest {
             rounds: 11,
             start: StartKind::Cold,
             confidence: 0.95,
+            input: None,
+            stop: StopRule::default(),
             time_limit: Duration::from_secs(60),
             wording: |hint| hint.advice().unwrap_or_default().to_owned(),
         }
@@ -127,6 +134,8 @@ impl MeasureRequest {
             environment: &self.environment,
             watch,
             cold: self.start == StartKind::Cold,
+            input: self.input.as_deref(),
+            stop: &self.stop,
             time_limit: self.time_limit,
         }
     }
@@ -162,7 +171,7 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
         for &index in &order {
             let outcome = natural_run(request, &programs, index, &mut series[index])?;
             unknowns.mapped = unknowns.mapped.take().or(outcome.mapped_text.as_ref().err().cloned());
-            agree(programs.status(), &outcome, programs.shown(index))?;
+            agree(programs.status(), &outcome, programs.shown(index), index > 0)?;
         }
         if round < TOUCH_ROUNDS {
             for &index in &order {
@@ -176,6 +185,10 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
             }
         }
         progress();
+    }
+    if request.stop.after.is_some() {
+        // They ran for as long as they were given.
+        series.iter_mut().for_each(|series| series.drop_kind(FigureKind::WallMilliseconds));
     }
     if unknowns.touched.is_some() {
         series.iter_mut().for_each(|series| series.drop_kind(FigureKind::TextPagesTouched));
@@ -249,6 +262,8 @@ pub fn abilities(argument: &str) -> Result<Abilities> {
         environment: &[],
         watch: Watch::Pages(Reach::OnePage),
         cold: false,
+        input: None,
+        stop: &StopRule::default(),
         time_limit: Duration::from_secs(10),
     })?;
     Ok(Abilities { trace: outcome.mapped_text.is_ok(), count_touched_pages: outcome.watched.is_ok() })
@@ -262,6 +277,15 @@ pub fn can_start_cold(directory: &Path) -> Result<bool> {
     let program = std::env::current_exe().map_err(|error| Error::io(Path::new("/proc/self/exe"), error))?;
     let copies = tempfile::tempdir_in(directory).map_err(|error| Error::io(directory, error))?;
     staging::copy(&program, copies.path(), "cold")?.try_evict()
+}
+
+/// How much the kernel reads at once from the disk under `path`, and the file that holds this setting.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn read_ahead(path: &Path) -> Result<Option<(u64, PathBuf)>> {
+    let file = std::fs::File::open(path).map_err(|error| Error::io(path, error))?;
+    Ok(page_cache::read_ahead(&file))
 }
 
 /// One ordinary run.
@@ -311,9 +335,18 @@ fn touched_pages(
 }
 
 /// All runs must end the same way, or the figures compare different work.
-fn agree(expected: &str, outcome: &Outcome, program: &Path) -> Result<()> {
+///
+/// A moved program (`is_moved`) that dies of a fault where its original does not is a defect.
+fn agree(expected: &str, outcome: &Outcome, program: &Path, is_moved: bool) -> Result<()> {
     if outcome.status == expected {
         return Ok(());
+    }
+    if is_moved && outcome.is_fault {
+        let cause = format!(
+            "the moved program crashed: it ended with {}, the original with {expected}",
+            outcome.status
+        );
+        return Err(Error::verification(cause).in_file(program).with_hint(Hint::ReportCrash));
     }
     Err(Error::verification(format!(
         "ended with {}, the first run with {expected}: the figures would compare different work",

@@ -136,12 +136,17 @@ impl ProgramFile {
 
     /// Bytes that the kernel reads at once from the device under this file, and where it says so.
     pub(super) fn read_ahead(&self) -> Option<(u64, PathBuf)> {
-        let device = self.file.metadata().ok()?.dev();
-        let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
-        let setting = PathBuf::from(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
-        let kibibytes: u64 = std::fs::read_to_string(&setting).ok()?.trim().parse().ok()?;
-        Some((kibibytes.checked_mul(1024)?, setting))
+        read_ahead(&self.file)
     }
+}
+
+/// Bytes that the kernel reads at once from the device under `file`, and where it says so.
+pub(super) fn read_ahead(file: &File) -> Option<(u64, PathBuf)> {
+    let device = file.metadata().ok()?.dev();
+    let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    let setting = PathBuf::from(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
+    let kibibytes: u64 = std::fs::read_to_string(&setting).ok()?.trim().parse().ok()?;
+    Some((kibibytes.checked_mul(1024)?, setting))
 }
 
 /// File ranges of the executable segments.

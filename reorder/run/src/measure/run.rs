@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::process::CommandExt;
@@ -22,6 +23,7 @@ use super::tracee;
 use super::unknown::Unknown;
 use crate::start_directory;
 use crate::start_failure;
+use crate::stop_rule::{StopRule, Stopper, Wish};
 use reorder_base::error::{Error, Result};
 use reorder_base::hint::Hint;
 use reorder_system::child::{self, Watched};
@@ -61,6 +63,9 @@ pub(super) struct Launch<'request> {
     /// Whether no page of the text may be in the page cache when the first instruction runs. Pages watched in a warm
     /// start leave the cache as it is.
     pub(super) cold: bool,
+    /// A file for its standard input; empty unless given.
+    pub(super) input: Option<&'request Path>,
+    pub(super) stop: &'request StopRule,
     pub(super) time_limit: Duration,
 }
 
@@ -69,6 +74,8 @@ pub(super) struct Launch<'request> {
 pub(super) struct Outcome {
     /// `exit status N` or `signal NAME`.
     pub(super) status: String,
+    /// It died of a fault of its own.
+    pub(super) is_fault: bool,
     /// From the request to run the program until its last instruction.
     pub(super) wall: Duration,
     /// Faults that read from the disk, of the program and the children it waited for.
@@ -106,7 +113,20 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Outcome> {
     if let Some(directory) = launch.directory {
         command.current_dir(directory);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let failed = |error| Error::io(path, error);
+    command.stdin(match launch.input {
+        Some(input) => File::open(input).map_err(|error| Error::io(input, error))?.into(),
+        None => Stdio::null(),
+    });
+    let outputs = match launch.stop.needs_output() {
+        true => Some([tempfile::tempfile().map_err(failed)?, tempfile::tempfile().map_err(failed)?]),
+        false => None,
+    };
+    let printed = |index: usize| match &outputs {
+        Some(outputs) => outputs[index].try_clone().map(Stdio::from).map_err(failed),
+        None => Ok(Stdio::null()),
+    };
+    command.stdout(printed(0)?).stderr(printed(1)?);
     child::own_session(&mut command, Watched::Traced);
     Interruption::check()?;
     if let Some(directory) = launch.directory {
@@ -115,30 +135,43 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Outcome> {
     let started = Instant::now();
     let child = command.spawn().map_err(|error| start_failure::explain(launch.program.path(), error))?;
     let pid = Pid::from_raw(child.id().cast_signed());
-    let group = Group::of(pid);
+    let group = Group::of(pid, launch.stop.is_set());
     let (alive, ended) = mpsc::channel::<()>();
-    let limit = launch.time_limit;
+    let limit = launch.stop.extends(launch.time_limit);
     let outcome = std::thread::scope(|scope| {
-        let watchdog = scope.spawn(|| guard(&group, ended, started, limit));
+        let watchdog = scope.spawn(|| guard(&group, launch.stop, outputs.as_ref(), ended, started, limit));
         let outcome = watch(launch, &group, pid, started);
         if outcome.is_err() {
             abandon(&group, pid);
         }
         drop(alive);
         // The watchdog only waits and kills; it cannot panic.
-        if watchdog.join().unwrap_or(false) { Err(too_late(limit)) } else { outcome }
+        if watchdog.join().unwrap_or(false) { Err(too_late(launch.time_limit)) } else { outcome }
     });
     Interruption::check()?;
     outcome.map_err(|error| error.in_file(launch.program.path()))
 }
 
 /// Kills the group at the time limit, or when this process is asked to end; whether the limit was reached.
-fn guard(group: &Group, ended: mpsc::Receiver<()>, started: Instant, limit: Duration) -> bool {
+fn guard(
+    group: &Group,
+    stop: &StopRule,
+    outputs: Option<&[File; 2]>,
+    ended: mpsc::Receiver<()>,
+    started: Instant,
+    limit: Duration,
+) -> bool {
+    let mut stopper = Stopper::new(stop);
+    let pause = if stop.is_set() { LOOK_OFTEN } else { LOOK_EVERY };
     loop {
         let left = limit.saturating_sub(started.elapsed());
-        match ended.recv_timeout(left.min(LOOK_EVERY)) {
+        match ended.recv_timeout(left.min(pause)) {
             Err(mpsc::RecvTimeoutError::Timeout) => {}
             _ => return false,
+        }
+        // An output that cannot be read has no text that the run could wait for: it reaches its limit.
+        if let Ok(Wish::Ends(signal)) = stopper.look(outputs) {
+            group.signal_leader(signal);
         }
         let is_late = started.elapsed() >= limit;
         if is_late || Interruption::came() {
@@ -150,6 +183,8 @@ fn guard(group: &Group, ended: mpsc::Receiver<()>, started: Instant, limit: Dura
 
 /// How long an interruption may go unnoticed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The same for what a run is asked to end by.
+const LOOK_OFTEN: Duration = Duration::from_millis(5);
 
 fn too_late(limit: Duration) -> Error {
     Error::usage(format!("still running after {} s and was stopped", limit.as_secs()))
@@ -214,6 +249,7 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
                 };
                 return Ok(Outcome {
                     status: ending.to_string(),
+                    is_fault: ending.is_fault(),
                     wall: watcher.end.unwrap_or_else(Instant::now).duration_since(started),
                     major_faults: u64::try_from(usage.ru_majflt).unwrap_or(0),
                     minor_faults: u64::try_from(usage.ru_minflt).unwrap_or(0),

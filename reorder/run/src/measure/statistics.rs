@@ -49,6 +49,9 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
+/// With fewer runs no interval has 95 % confidence ([`super::sign_test::values_needed_for_interval`]).
+const MIN_RUNS: usize = 6;
+
 /// One figure of both programs. A round runs both, one after the other, so rounds are pairs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
@@ -96,10 +99,22 @@ impl Comparison {
         self.old.values.iter().copied().zip(self.new.values.iter().copied())
     }
 
-    /// The change in per cent, and whether it may be mere noise: `-41 %`, `-3 % (noise)`.
+    /// Whether the runs are too few to say anything about values that vary from run to run.
+    fn is_of_few_runs(&self) -> bool {
+        let varies = |sample: &Sample| sample.values.len() < 2 || sample.minimum < sample.maximum;
+        let is_few = |sample: &Sample| sample.values.len() < MIN_RUNS && varies(sample);
+        is_few(&self.old) || is_few(&self.new)
+    }
+
+    /// The change in per cent, and whether it may be mere noise, or is of too few runs to tell: `-41 %`, `-3 % (noise)`,
+    /// `+24 % (few runs)`.
     pub fn shown_change(&self) -> String {
         let change = change(self.old.median, self.new.median);
-        if self.differs() && !self.is_clear { change + " (noise)" } else { change }
+        match self.differs() {
+            true if !self.is_clear => change + " (noise)",
+            true if self.is_of_few_runs() => change + " (few runs)",
+            _ => change,
+        }
     }
 
     /// Whether the medians are not the same.
@@ -113,6 +128,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_change_from_few_runs_is_marked_unless_nothing_varies() {
+        let shown = |old: &[f64], new: &[f64]| Comparison::of(old, new).unwrap().shown_change();
+        assert_eq!(shown(&[10.0, 10.1, 10.0], &[12.4, 12.5, 12.4]), "+24 % (few runs)");
+        assert_eq!(shown(&[10.0], &[12.4]), "+24 % (few runs)");
+        assert_eq!(shown(&[196.0; 3], &[64.0; 3]), "-67 %");
+        assert_eq!(shown(&[10.0, 10.1, 10.0, 10.0, 10.1, 10.0], &[12.4; 6]), "+24 %");
+        assert_eq!(shown(&[10.0, 11.0, 12.0], &[11.5, 13.0, 12.0]), "+9 % (noise)");
+    }
 
     proptest! {
         #[test]

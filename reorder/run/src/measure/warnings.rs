@@ -74,7 +74,8 @@ pub(super) fn of_measurement(
     surroundings: &Surroundings,
     unknowns: &Unknowns,
 ) -> Vec<Warning> {
-    let mut warnings: Vec<Warning> = failure(&measurement.status).into_iter().collect();
+    let failure = failure(&measurement.status).filter(|_| !request.stop.is_set());
+    let mut warnings: Vec<Warning> = failure.into_iter().collect();
     warnings.extend(limits(request, programs, measurement, surroundings, unknowns));
     warnings.extend(confidence(request, measurement));
     warnings.extend(noise(request, measurement));
@@ -150,7 +151,7 @@ fn limits(
             "`sysctl kernel.perf_event_paranoid=1` as root allows them; in a container, --cap-add=PERFMON",
         ));
     }
-    if let (true, Some((read_ahead, setting))) = (measurement.cold, programs.last().read_ahead())
+    if let (true, Some((read_ahead, _))) = (measurement.cold, programs.last().read_ahead())
         && read_ahead >= measurement.text_bytes
     {
         warnings.push(Warning::limit(
@@ -160,7 +161,7 @@ fn limits(
                 grouped(measurement.text_bytes / 1024)
             ),
             "major faults and cached pages hardly depend on the layout",
-            format!("`echo 128 > {}` as root sets the default of most disks", setting.display()),
+            "compare the pages touched; `reorder doctor` names the setting",
         ));
     }
     warnings

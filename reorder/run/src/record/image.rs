@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::code::CodeOfFunctions;
+use super::known_code::unknown_percent;
 use crate::processor;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
@@ -37,6 +38,8 @@ pub(super) struct TracedImage {
     pub(super) segments: Vec<CodeSegment>,
     /// Sorted by address, each address once.
     pub(super) starts: Vec<FunctionStart>,
+    /// The share of its code that is in no known function, in percent.
+    pub(super) unknown_percent: u64,
     /// Mapped by the loader as a library, as opposed to executed as a program.
     pub(super) is_library: bool,
 }
@@ -101,6 +104,7 @@ impl TracedImage {
             segments,
             starts,
             is_library,
+            unknown_percent: unknown_percent(&file, &functions),
             loaded: LoadedBytes::new(&file),
             functions: CodeOfFunctions::default(),
             bytes,

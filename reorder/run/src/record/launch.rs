@@ -22,6 +22,7 @@ use crate::processor;
 use crate::{runnable, start_directory, start_failure};
 use reorder_base::error::{Error, Result};
 use reorder_base::hint::{RecordedUse, RunPurpose};
+use reorder_system::process_handle::ProcessHandle;
 use reorder_system::waiting_child::{Prepared, WaitingChild, fork_waiting};
 
 /// A program on its way to its first instruction.
@@ -31,9 +32,32 @@ pub(super) struct Launched {
     pub(super) process: Pid,
     path: PathBuf,
     failure: File,
+    /// What it prints, where that is not discarded or printed at once.
+    outputs: Option<[File; 2]>,
 }
 
 impl Launched {
+    /// The files that it prints into.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub(super) fn outputs(&self) -> Result<Option<[File; 2]>> {
+        let Some([stdout, stderr]) = &self.outputs else { return Ok(None) };
+        let both = stdout.try_clone().and_then(|stdout| Ok([stdout, stderr.try_clone()?]));
+        both.map(Some).map_err(|error| Error::io(&self.path, error))
+    }
+
+    /// For a guard, where `request` needs one.
+    ///
+    /// # Errors
+    /// Systems without handles of processes.
+    pub(super) fn handle(&self, request: &RecordRequest) -> Result<Option<ProcessHandle>> {
+        if !request.stop.is_set() && request.time_limit.is_none() {
+            return Ok(None);
+        }
+        ProcessHandle::of(self.process).map(Some).map_err(|error| Error::io(&self.path, error))
+    }
+
     /// Why the process ended before it executed the program.
     pub(super) fn failure(mut self) -> Error {
         let mut number = [0; 4];
@@ -64,24 +88,42 @@ pub(super) fn launch(request: &RecordRequest) -> Result<Launched> {
     if let Some(directory) = &request.directory {
         start_directory::check(directory)?;
     }
-    let prepared = prepare(&path, request)?;
-    start(&prepared, path)
+    let outputs = match request.stop.needs_output() {
+        true => Some(temporary_files().map_err(|error| Error::io(&path, error))?),
+        false => None,
+    };
+    let prepared = prepare(&path, request, outputs.as_ref())?;
+    start(&prepared, path, outputs)
 }
 
-fn prepare(path: &Path, request: &RecordRequest) -> Result<Prepared> {
+fn temporary_files() -> std::io::Result<[File; 2]> {
+    Ok([tempfile::tempfile()?, tempfile::tempfile()?])
+}
+
+fn prepare(path: &Path, request: &RecordRequest, outputs: Option<&[File; 2]>) -> Result<Prepared> {
     let text = |word: &OsStr| {
         CString::new(word.as_bytes()).map_err(|_| Error::usage(format!("{word:?} holds a zero byte")))
     };
     let null = Path::new("/dev/null");
     let open_null =
         || File::options().read(true).write(true).open(null).map_err(|error| Error::io(null, error));
+    let discarded = || request.discard_output.then(open_null).transpose();
+    let input = match &request.input {
+        Some(input) => Some(File::open(input).map_err(|error| Error::io(input, error))?),
+        None => discarded()?,
+    };
+    let printed = |index: usize| match outputs {
+        Some(outputs) => outputs[index].try_clone().map(Some).map_err(|error| Error::io(path, error)),
+        None => discarded(),
+    };
     let arguments = std::iter::once(&request.program).chain(&request.arguments);
     Ok(Prepared {
         path: text(path.as_os_str())?,
         arguments: arguments.map(|word| text(word)).collect::<Result<_>>()?,
         directory: request.directory.as_ref().map(|directory| text(directory.as_os_str())).transpose()?,
         environment: environment(&request.environment, &text)?,
-        discard: request.discard_output.then(open_null).transpose()?,
+        streams: [input, printed(0)?, printed(1)?],
+        own_session: request.discard_output,
     })
 }
 
@@ -103,7 +145,7 @@ fn environment(
     joined.collect::<Result<_>>().map(Some)
 }
 
-fn start(prepared: &Prepared, path: PathBuf) -> Result<Launched> {
+fn start(prepared: &Prepared, path: PathBuf, outputs: Option<[File; 2]>) -> Result<Launched> {
     let WaitingChild { process, failure, go_ahead } =
         fork_waiting(prepared).map_err(|error| Error::io(&path, error))?;
     let options = Options::PTRACE_O_EXITKILL
@@ -119,7 +161,7 @@ fn start(prepared: &Prepared, path: PathBuf) -> Result<Launched> {
         return Err(forbidden(&path, error));
     }
     (&go_ahead).write_all(&[1]).map_err(|error| Error::io(&path, error))?;
-    Ok(Launched { process, path, failure })
+    Ok(Launched { process, path, failure, outputs })
 }
 
 fn forbidden(path: &Path, error: Errno) -> Error {

@@ -12,8 +12,12 @@
 mod address_space;
 mod arm;
 mod code;
+mod digests;
 mod failure;
+mod guard;
 mod image;
+mod input_reads;
+mod known_code;
 mod launch;
 mod memory;
 mod output;
@@ -31,13 +35,19 @@ mod trap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use crate::processor;
-use reorder_base::error::Result;
+use crate::stop_rule::StopRule;
+use reorder_base::error::{Error, Result};
 use reorder_trace::Trace;
 
+use guard::Guarded;
 use image::TracedImage;
+pub use known_code::LittleKnown;
+use known_code::MAX_UNKNOWN_PERCENT;
 pub use launch::find_program;
 pub use output::{TraceDirectory, next_run, replace_recordings, write_traces};
 pub use reorder_system::terminal::leave_interrupts_to_program;
@@ -65,6 +75,16 @@ pub struct RecordRequest {
     pub environment: Vec<(OsString, OsString)>,
     /// Connect the program's standard input, output and error to `/dev/null`.
     pub discard_output: bool,
+    /// A file for its standard input.
+    pub input: Option<PathBuf>,
+    /// Note whether it reads its standard input although that is `/dev/null`.
+    pub watches_input: bool,
+    /// When a run that does not end by itself is asked to end.
+    pub stop: StopRule,
+    /// A run that takes longer is killed and is an error; none is unless given.
+    pub time_limit: Option<Duration>,
+    /// Kill what the program leaves running, instead of letting it go on unrecorded.
+    pub ends_descendants: bool,
     /// Stop at each system call as well, so that the program's own use of SIGTRAP is unaffected.
     pub keep_own_traps: bool,
     /// Record the first execution of each basic block as well, of functions whose code is certain.
@@ -78,6 +98,10 @@ pub struct RecordOutcome {
     pub traces: Vec<RecordedTrace>,
     /// How the program ended: the last failure of all runs, if there was one.
     pub ending: Ending,
+    /// Whether some run was asked to end, as the request wants it.
+    pub was_asked_to_end: bool,
+    /// Recorded images most of whose code is in no known function, so that little of what ran is in the traces.
+    pub little_known: Vec<LittleKnown>,
     /// What it cost.
     pub statistics: Statistics,
 }
@@ -114,17 +138,48 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
     let mut statistics = Statistics::default();
     let mut traces = Vec::new();
     let mut ending = Ending::Exited(0);
+    let mut was_asked_to_end = false;
     for run in (request.first_run..).take(request.runs.max(1) as usize) {
         let launched = launch::launch(request)?;
-        let outcome = Session::new(launched, request, &mut images, &mut statistics).follow()?;
+        let outputs = launched.outputs()?;
+        let handle = launched.handle(request)?;
+        let (alive, ended) = mpsc::channel::<()>();
+        let (outcome, guarded) = thread::scope(|scope| {
+            let watching = handle.as_ref().map(|handle| {
+                let (outputs, ended) = (outputs.as_ref(), ended);
+                scope.spawn(move || guard::guard(handle, request, outputs, &ended))
+            });
+            let outcome = Session::new(launched, request, &mut images, &mut statistics).follow();
+            drop(alive);
+            let guarded = watching.map_or(Ok(Guarded::default()), |watching| {
+                watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            (outcome, guarded)
+        });
+        let failed = |error| Error::io(&PathBuf::from(&request.program), error);
+        let in_program = |error: Error| error.in_file(&PathBuf::from(&request.program));
+        was_asked_to_end |= guarded.map_err(failed)?.in_time(request).map_err(in_program)?.was_asked;
+        let outcome = outcome?;
         if outcome.ending != Ending::Exited(0) {
             ending = outcome.ending;
         }
         for (program, recording) in (1..).zip(outcome.recordings) {
             traces.extend(recording.into_traces(run, &images, &command).into_iter().map(|(index, trace)| {
-                RecordedTrace { image_name: images[index].file_name(), program, trace }
+                (index, RecordedTrace { image_name: images[index].file_name(), program, trace })
             }));
         }
     }
-    Ok(RecordOutcome { traces, ending, statistics })
+    digests::add(&images, &mut traces)?;
+    let is_recorded = |number: usize| traces.iter().any(|(index, _)| *index == number);
+    let little_known = images
+        .iter()
+        .enumerate()
+        .filter(|(number, image)| image.unknown_percent >= MAX_UNKNOWN_PERCENT && is_recorded(*number))
+        .map(|(_, image)| LittleKnown {
+            path: image.path().to_path_buf(),
+            unknown_percent: image.unknown_percent,
+        })
+        .collect();
+    let traces = traces.into_iter().map(|(_, recorded)| recorded).collect();
+    Ok(RecordOutcome { traces, ending, was_asked_to_end, little_known, statistics })
 }

@@ -162,5 +162,6 @@ fn to_event(image: &TracedImage, recording: &ImageRecording, (start, nanoseconds
         count: None,
         tick: None,
         blocks: blocks.filter(|recorded| !recorded.blocks.is_empty()),
+        digest: None,
     }
 }

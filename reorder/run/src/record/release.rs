@@ -1,6 +1,7 @@
 //! Processes that outlive the recorded program go on untraced, without breakpoints.
 
 use nix::sys::ptrace;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::failure::Served;
@@ -13,6 +14,11 @@ impl Session<'_> {
     pub(super) fn begin_release(&mut self) {
         self.releasing = true;
         for task in self.tasks.ids() {
+            if self.ends_descendants {
+                // Not waited for yet, so the number is its own.
+                let _ = kill(task, Signal::SIGKILL);
+                continue;
+            }
             // It may have ended already, which will be reported.
             let _ = ptrace::interrupt(task);
         }
@@ -41,6 +47,11 @@ impl Session<'_> {
     }
 
     pub(super) fn let_go(&mut self, task: Pid, signal: i32) -> Served {
+        if self.ends_descendants {
+            // It is stopped; its end is reported next.
+            let _ = kill(task, Signal::SIGKILL);
+            return Ok(());
+        }
         // A breakpoint may have been hit already and not be reported yet: an interrupt is reported first. Untraced, that
         // signal would kill the task; it comes before the task executes anything.
         let status = SignalStatus::of(task);

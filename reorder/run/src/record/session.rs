@@ -16,6 +16,7 @@ use super::RecordRequest;
 use super::address_space::AddressSpace;
 use super::failure::{Failure, Served, forbids, names_no_process, unless_killed, wait_failed};
 use super::image::TracedImage;
+use super::input_reads::InputReads;
 use super::launch::Launched;
 use super::memory::{self, Mapping, ProgramMark};
 use super::own_traps::{Delivery, OwnTraps};
@@ -51,6 +52,9 @@ pub(super) struct Session<'images> {
     libraries: Vec<usize>,
     /// The program has ended; what outlives it goes on untraced.
     pub(super) releasing: bool,
+    /// What outlives it is killed instead.
+    pub(super) ends_descendants: bool,
+    pub(super) input_reads: InputReads,
 }
 
 /// How often to poll while a newborn task waits for its parent's report.
@@ -78,6 +82,8 @@ impl<'images> Session<'images> {
             left_running: BTreeSet::new(),
             libraries,
             releasing: false,
+            ends_descendants: request.ends_descendants,
+            input_reads: InputReads::of(request),
         }
     }
 
@@ -110,6 +116,7 @@ impl<'images> Session<'images> {
         let ending = ending.ok_or_else(|| Error::usage("the program vanished without an exit status"))?;
         drop(self.tasks);
         self.statistics.left_running += self.left_running.len() as u64;
+        self.statistics.read_empty_input |= self.input_reads.were_empty();
         let recordings = self.recordings.into_iter().filter_map(Rc::into_inner).map(RefCell::into_inner);
         Ok(RunOutcome { recordings: recordings.collect(), ending })
     }
@@ -163,7 +170,8 @@ impl<'images> Session<'images> {
 
     fn resume(&self, task: Pid, signal: i32) -> Served {
         let misses = self.tasks.space(task).is_some_and(|space| !space.borrow().missing.is_empty());
-        let how = if misses || self.own_traps.watches(task) { Resume::ToSystemCall } else { Resume::Freely };
+        let watches = self.own_traps.watches(task) || self.input_reads.is_watching();
+        let how = if misses || watches { Resume::ToSystemCall } else { Resume::Freely };
         Ok(stops::resume(task, how, signal)?)
     }
 
@@ -274,8 +282,12 @@ impl<'images> Session<'images> {
     /// The first executed file is always traced: for a script it is the interpreter.
     fn add_program(&mut self, task: Pid) -> Result<()> {
         let failed = |error| {
-            Error::io(Path::new(&format!("/proc/{task}/exe")), error)
-                .with_hint("only programs that this user may read can be recorded")
+            Error::io(Path::new(&format!("/proc/{task}/exe")), error).with_hint(
+                match Path::new("/proc/self").exists() {
+                    true => "only programs that this user may read can be recorded",
+                    false => "recording needs the file system /proc: mount -t proc proc /proc",
+                },
+            )
         };
         let path = memory::executed_file(task).map_err(failed)?;
         if self.image_of(task, &path).is_none() {
@@ -294,6 +306,7 @@ impl<'images> Session<'images> {
 
     /// Looks for libraries that are just being mapped, before anything in them runs.
     fn system_call(&mut self, task: Pid) -> Served {
+        self.input_reads.note_system_call(task)?;
         if let Some(space) = self.tasks.space(task).cloned() {
             space.borrow().note_system_call(task, &mut self.own_traps)?;
         }

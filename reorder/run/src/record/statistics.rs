@@ -19,6 +19,8 @@ pub struct Statistics {
     pub forbidden_programs: u64,
     /// Processes that still ran when the program had ended, and went on unrecorded.
     pub left_running: u64,
+    /// A program read its standard input, which was empty because none was given.
+    pub read_empty_input: bool,
     /// Time that the recorder held the program at each first execution, in order of occurrence.
     #[serde(skip)]
     stops: Vec<u32>,

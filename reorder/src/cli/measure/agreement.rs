@@ -26,7 +26,7 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
     let path = find_program(program);
     let new = arguments.new.as_deref().map(find_program);
     // The new program runs, the trace is of the old one.
-    let request = arguments.request(new.clone().unwrap_or_else(|| path.clone()), None);
+    let request = arguments.request(new.clone().unwrap_or_else(|| path.clone()), None)?;
     let running = &request.old;
     runnable::check(running, RecordedUse::Simulate)?;
     processor::check_program(running, RunPurpose::Measure)?;

@@ -11,12 +11,14 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::cli::context::Context;
+use crate::cli::ending_args::{EndingArguments, InputArgument};
 use crate::cli::scenarios_input::ConfigurationArguments;
 use crate::cli::traces_input::TracesInput;
 use crate::exit_status::ExitStatus;
 use crate::hints;
 use exports::ExportArguments;
 use reorder_base::error::{Error, Result};
+use reorder_report::table::counted;
 use reorder_run::measure::{self, MeasureRequest, StartKind, Surroundings};
 pub(super) use scenarios::{located_program, request_of, selected};
 
@@ -58,6 +60,10 @@ pub struct MeasureArguments {
     /// Confidence level of intervals and verdicts, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = parse_confidence)]
     confidence: f64,
+    #[command(flatten)]
+    ending: EndingArguments,
+    #[command(flatten)]
+    stdin: InputArgument,
     /// Kill a run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
@@ -129,7 +135,7 @@ pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus
             measurements.push(measure::measure(&request, &|| phase.step())?);
         }
     }
-    phase.finish(&format!("{} runs of each program", rounds * kinds.len()));
+    phase.finish(&format!("{} of each program", counted((rounds * kinds.len()) as u64, "run")));
     let report = measure::report(surroundings, measurements);
     // Before the exports: one that cannot be written must not lose the result.
     context.print(&report)?;
@@ -145,17 +151,20 @@ fn inputs(starts: &[MeasureRequest], configuration: &Path) -> Vec<PathBuf> {
 
 impl MeasureArguments {
     /// What all requests have in common, with the arguments of the command line.
-    fn request(&self, program: PathBuf, configured_runs: Option<usize>) -> MeasureRequest {
+    fn request(&self, program: PathBuf, configured_runs: Option<usize>) -> Result<MeasureRequest> {
         let defaults = MeasureRequest::default();
-        MeasureRequest {
+        self.stdin.check()?;
+        Ok(MeasureRequest {
             old: program,
             arguments: self.arguments.clone(),
             rounds: self.runs.or(configured_runs).unwrap_or(defaults.rounds),
             confidence: self.confidence / 100.0,
             time_limit: Duration::from_secs(self.time_limit),
             wording: hints::text,
+            input: self.stdin.input.clone(),
+            stop: self.ending.rule()?,
             ..defaults
-        }
+        })
     }
 }
 

@@ -27,11 +27,12 @@ pub(super) fn starts(
     };
     if named.is_empty() {
         let program = arguments.program.as_deref().ok_or_else(nothing_to_measure)?;
-        let mut request = arguments.request(find_program(program), runs);
+        let mut request = arguments.request(find_program(program), runs)?;
         request.new = new;
         request.scenario = words(&request.arguments).unwrap_or(request.scenario);
         return Ok((vec![request], configured.file.path));
     }
+    let common = arguments.request(PathBuf::new(), None)?;
     let start = |(name, table): (&String, &ScenarioTable)| -> Option<MeasureRequest> {
         let program = match (&arguments.program, &table.program) {
             (Some(program), _) => find_program(program),
@@ -39,7 +40,7 @@ pub(super) fn starts(
             // It has only traces.
             (None, None) => return None,
         };
-        let base = MeasureRequest { new: new.clone(), ..arguments.request(program, None) };
+        let base = MeasureRequest { new: new.clone(), old: program, ..common.clone() };
         Some(request_of(name, table, &configured, arguments.runs, &base))
     };
     let starts: Vec<MeasureRequest> = named.into_iter().filter_map(start).collect();

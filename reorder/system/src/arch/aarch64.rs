@@ -87,6 +87,16 @@ pub fn finished_code_mapping(task: Pid) -> nix::Result<Option<CodeMapping>> {
     Ok(is_code.then_some(CodeMapping { start: result, length, offset, descriptor }))
 }
 
+/// The descriptor that a task reads from which stopped at the beginning of a system call, if it does.
+pub fn descriptor_of_read(task: Pid) -> nix::Result<Option<i32>> {
+    let Some(registers) = registers_if_64_bit(task)? else { return Ok(None) };
+    let [argument, _, _, _, _, _, _, direction, call, ..] = registers.regs;
+    // At the end the result is where the descriptor was.
+    let is_beginning = direction == 0;
+    let reads = [libc::SYS_read, libc::SYS_readv].map(i64::cast_unsigned).contains(&call);
+    Ok((is_beginning && reads).then_some(argument as i32))
+}
+
 /// Whether the child that a task is just making shares its memory; `None` when the call does not tell.
 ///
 /// `read_word` reads the task's memory.

@@ -49,6 +49,11 @@ pub fn finished_code_mapping(_task: Pid) -> nix::Result<Option<CodeMapping>> {
 }
 
 /// Fails.
+pub fn descriptor_of_read(_task: Pid) -> nix::Result<Option<i32>> {
+    Err(Errno::ENOSYS)
+}
+
+/// Fails.
 pub fn child_shares_memory(
     _task: Pid,
     _read_word: impl FnOnce(u64) -> Option<u64>,

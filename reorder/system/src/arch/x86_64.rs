@@ -75,6 +75,13 @@ pub fn finished_code_mapping(task: Pid) -> nix::Result<Option<CodeMapping>> {
     }))
 }
 
+/// The descriptor that a task reads from which stopped at the beginning or end of a system call, if it does.
+pub fn descriptor_of_read(task: Pid) -> nix::Result<Option<i32>> {
+    let registers = ptrace::getregs(task)?;
+    let reads = [libc::SYS_read, libc::SYS_readv].map(i64::cast_unsigned).contains(&registers.orig_rax);
+    Ok(reads.then_some(registers.rdi as i32))
+}
+
 /// Whether the child that a task is just making shares its memory; `None` when the call does not tell.
 ///
 /// `read_word` reads the task's memory.

@@ -4,6 +4,7 @@
 //! one to ever looser spellings ([`Step`]). Each step decides only if exactly one function answers: a wrong function in a
 //! trace is worse than a missing one.
 
+mod digests;
 mod hashes;
 mod index;
 mod likely;
@@ -17,6 +18,7 @@ use serde::Serialize;
 
 use reorder_image::functions::FunctionIndex;
 
+pub(super) use digests::DigestIndex;
 pub(super) use hashes::HashIndex;
 pub use index::NameIndex;
 pub(super) use likely::LikelyNames;
@@ -59,6 +61,10 @@ pub enum Step {
     Suffix,
     /// The path of a Rust function without the hashes that differ from compiler to compiler.
     RustPath,
+    /// The digest of its code and of that of the functions that it calls.
+    CodeAndCalled,
+    /// The digest of its code alone.
+    Code,
 }
 
 impl Step {
@@ -75,6 +81,8 @@ impl Step {
             Self::Underscore => "name but for an underscore",
             Self::Suffix => "name but for suffixes",
             Self::RustPath => "Rust path but for hashes",
+            Self::CodeAndCalled => "code, and that of called functions",
+            Self::Code => "code",
         }
     }
 }

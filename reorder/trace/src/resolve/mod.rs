@@ -16,12 +16,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use super::matching::{
-    Found, HashIndex, LikelyNames, LoadAddress, NameIndex, PageOffsets, Spelling, Step, root_name,
+    DigestIndex, Found, HashIndex, LikelyNames, LoadAddress, NameIndex, PageOffsets, Spelling, Step,
+    root_name,
 };
 use super::{Event, Evidence, ImageIdentity, Location, Name, RecordedBlocks, Trace};
 use reorder_base::address::{Address, RuntimeAddress};
 use reorder_base::error::{Error, Result};
 use reorder_base::hint::Hint;
+use reorder_image::code_digest::FunctionDigest;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
 use coverage::Account;
@@ -96,6 +98,8 @@ pub struct Resolver<'table, 'data> {
     hashes: OnceLock<HashIndex>,
     /// So is sorting all functions by their place in a page.
     page_offsets: OnceLock<PageOffsets>,
+    /// So is reading the code of all functions.
+    digests: OnceLock<DigestIndex>,
 }
 
 /// What one trace gave.
@@ -128,6 +132,7 @@ impl Resolution {
                 count: (count > 1 || !self.evidence.is_ordered()).then_some(count),
                 tick: None,
                 blocks: blocks.clone(),
+                digest: None,
             }
         };
         self.functions.iter().zip(&self.blocks).map(event).collect()
@@ -143,6 +148,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
             names: NameIndex::new(functions),
             hashes: OnceLock::new(),
             page_offsets: OnceLock::new(),
+            digests: OnceLock::new(),
         }
     }
 
@@ -293,7 +299,10 @@ impl<'table, 'data> Resolver<'table, 'data> {
             };
             let found = match by_address {
                 Some(function) => Found::Function(function, Step::Address),
-                None => self.find_event(event, spelling, load_address),
+                None => match self.find_event(event, spelling, load_address) {
+                    Found::Function(function, step) => Found::Function(function, step),
+                    found => event.digest.map_or(found, |digest| self.find_digest(digest)),
+                },
             };
             match found {
                 Found::Function(function, step) => {
@@ -329,6 +338,10 @@ impl<'table, 'data> Resolver<'table, 'data> {
         }
     }
 
+    fn find_digest(&self, digest: FunctionDigest) -> Found {
+        self.digests.get_or_init(|| DigestIndex::new(self.functions)).find(digest)
+    }
+
     fn load_address(&self, trace: &Trace) -> Option<LoadAddress> {
         let addresses: Vec<RuntimeAddress> = trace
             .events
@@ -348,7 +361,9 @@ impl<'table, 'data> Resolver<'table, 'data> {
 
 /// Whether the event can be found in another build.
 fn needs_no_address(event: &Event) -> bool {
-    event.symbol().is_some() || matches!(event.location, Location::NameHash(_) | Location::Runtime(_))
+    event.digest.is_some()
+        || event.symbol().is_some()
+        || matches!(event.location, Location::NameHash(_) | Location::Runtime(_))
 }
 
 /// The function at the event's image address: one that starts there and, if the event states a size, has that size,

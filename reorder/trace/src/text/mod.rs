@@ -46,6 +46,7 @@
 
 mod blocks;
 mod completeness;
+mod digests;
 mod escape;
 mod read;
 mod write;

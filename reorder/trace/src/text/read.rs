@@ -8,6 +8,7 @@ use layout_algos::sample::{Identity, Priority};
 
 use super::blocks::{self, CONTINUATION};
 use super::completeness::{self, Part, Section};
+use super::digests;
 use super::escape::unescape;
 use super::{COMMAND_STRATA, FIRST_WORDS, VERSION};
 use crate::{Draw, Event, Evidence, Location, Name, NameHash, Reading, Strata, Trace};
@@ -39,6 +40,11 @@ pub fn read(bytes: &[u8]) -> Result<Reading> {
                     blocks::read(words, &mut section.trace).ok_or_else(|| {
                         broken("not basic blocks; expected a digest and OFFSET+SIZE@NANOSECONDS")
                     })?;
+                }
+                Some(words) if words.starts_with(digests::CONTINUATION) => {
+                    let words = &words[digests::CONTINUATION.len()..];
+                    digests::read(words, &mut section.trace)
+                        .ok_or_else(|| broken("not two digests of a function"))?;
                 }
                 Some(header) if section.trace.events.is_empty() => {
                     read_header(header, section)
@@ -120,7 +126,7 @@ fn read_event(line: &[u8]) -> Option<Event> {
         (None, Some(name)) => (Location::Name(name), None),
         (None, None) => return None,
     };
-    Some(Event { location, name, size, nanoseconds, count, tick, blocks: None })
+    Some(Event { location, name, size, nanoseconds, count, tick, blocks: None, digest: None })
 }
 
 /// The second column: a function's address, or another location after a word and a colon.

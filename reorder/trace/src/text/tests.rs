@@ -9,8 +9,8 @@ use layout_algos::sample::{Identity, Priority};
 
 use super::{read, write, write_all};
 use crate::{
-    CodeDigest, Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Reading, RecordedBlock,
-    RecordedBlocks, Strata, Trace,
+    CodeDigest, Draw, Event, Evidence, FunctionDigest, ImageIdentity, Location, Name, NameHash, Reading,
+    RecordedBlock, RecordedBlocks, Strata, Trace,
 };
 use reorder_base::address::{Address, RuntimeAddress};
 
@@ -32,10 +32,16 @@ fn event() -> impl Strategy<Value = Event> {
     let blocks = (any::<u64>(), proptest::collection::vec(block, 1..5))
         .prop_map(|(digest, blocks)| Arc::new(RecordedBlocks { digest: CodeDigest(digest), blocks }));
     let columns = any::<[Option<u64>; 4]>();
-    (location, proptest::option::of(bytes()), columns, proptest::option::of(blocks)).prop_map(
-        |(location, name, [size, nanoseconds, count, tick], blocks)| {
+    let digest = any::<Option<(u64, u64)>>().prop_map(|digest| {
+        digest.map(|(own, with_called)| FunctionDigest {
+            own: CodeDigest(own),
+            with_called: CodeDigest(with_called),
+        })
+    });
+    (location, proptest::option::of(bytes()), columns, proptest::option::of(blocks), digest).prop_map(
+        |(location, name, [size, nanoseconds, count, tick], blocks, digest)| {
             let name = if matches!(location, Location::Name(_)) { None } else { name.map(Name::from) };
-            Event { location, name, size, nanoseconds, count, tick, blocks }
+            Event { location, name, size, nanoseconds, count, tick, blocks, digest }
         },
     )
 }

@@ -7,6 +7,7 @@ use layout_algos::sample::{Identity, Priority};
 
 use super::blocks;
 use super::completeness::Part;
+use super::digests;
 use super::escape::escape;
 use super::{FIRST_WORDS, VERSION};
 use crate::{Draw, Event, Evidence, Location, NameHash, Strata, Trace};
@@ -31,7 +32,7 @@ pub fn write_all(traces: &[Trace]) -> String {
 
 /// About how long its text is.
 fn length(trace: &Trace) -> usize {
-    256 + trace.events.len() * 48 + trace.block_count() as usize * 20
+    256 + trace.events.len() * 48 + trace.block_count() as usize * 20 + digests::count(trace) * 37
 }
 
 fn write_into(text: &mut String, trace: &Trace, part: Option<Part>) {
@@ -88,6 +89,7 @@ fn write_into(text: &mut String, trace: &Trace, part: Option<Part>) {
             number(text, event.tick);
         }
         text.push('\n');
+        digests::write(text, event.digest);
         blocks::write(text, event.blocks.as_deref());
     }
 }

@@ -1,7 +1,7 @@
 //! Pointers that carry a mark, which code subtracts before it calls them.
 //!
-//! Before each call through a register, the instructions are scanned backwards for the constant that was last added to that
-//! register. Where the constant leads from an address in the data to the start of a function, that function and the code at
+//! Before each call through a register, the instructions are scanned backwards, up to another call or jump, for the constant
+//! that was last added to that register. Where the constant leads from an address in the data to the start of a function, that function and the code at
 //! the address must have moved by the same distance; otherwise the call now goes elsewhere. Neither addresses that code
 //! computes nor constants that a register keeps across a call are checked.
 
@@ -21,8 +21,6 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
 
-/// Instructions before a call that are scanned.
-const MAX_INSTRUCTIONS: usize = 12;
 /// The largest mark.
 const MAX_MARK: u64 = 1 << 12;
 
@@ -124,13 +122,18 @@ fn marks_in_instructions(bytes: &[u8], start: u64) -> Vec<u64> {
         if is_through {
             marks.extend(mark_of(&before, instruction.op0_register()));
         }
-        // Only the last `MAX_INSTRUCTIONS` matter; the rest is dropped now and then.
-        if before.len() > 8 * MAX_INSTRUCTIONS {
-            before.drain(..7 * MAX_INSTRUCTIONS);
+        // Nothing before a call or jump is looked at.
+        if is_other(&instruction) {
+            before.clear();
         }
         before.push(instruction);
     }
     marks
+}
+
+/// Whether control may go on elsewhere and come back with other values, or may not come back.
+fn is_other(instruction: &Instruction) -> bool {
+    !matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch)
 }
 
 /// The constant that the last of these instructions added to the earlier value of `register`; `None` if it is not a known
@@ -138,10 +141,8 @@ fn marks_in_instructions(bytes: &[u8], start: u64) -> Vec<u64> {
 fn mark_of(before: &[Instruction], register: Register) -> Option<u64> {
     let mut register = register.full_register();
     let mut mark = 0u64;
-    for instruction in before.iter().rev().take(MAX_INSTRUCTIONS) {
-        let is_other = instruction.flow_control() != FlowControl::Next
-            && instruction.flow_control() != FlowControl::ConditionalBranch;
-        if is_other {
+    for instruction in before.iter().rev() {
+        if is_other(instruction) {
             return None;
         }
         let is_written = instruction.op_count() > 0
@@ -183,7 +184,7 @@ fn marks_in_words(bytes: &[u8]) -> Vec<u64> {
 fn mark_of_words(before: &[u32], register: u32) -> Option<u64> {
     let mut register = register;
     let mut mark = 0u64;
-    for &word in before.iter().rev().take(MAX_INSTRUCTIONS) {
+    for &word in before.iter().rev() {
         let effects = effects(word);
         if effects.ends || effects.is_call {
             return None;
@@ -237,5 +238,10 @@ mod tests {
         assert_eq!(marks(&[0xf940_0001, 0xd100_4021, 0xaa02_03e0, 0xd63f_0020]), [16u64.wrapping_neg()]);
         // adrp x1, 0; add x1, x1, #16; br x1
         assert!(marks(&[0x9000_0001, 0x9100_4021, 0xd61f_0020]).is_empty());
+        // The same with other instructions between: a page is one however far away it was formed.
+        let far = [&[0x9000_0001, 0x9100_4021][..], &[0x9100_0463; 40], &[0xd61f_0020]].concat();
+        assert!(marks(&far).is_empty());
+        let far = [&[0xf940_0001, 0xd100_4021][..], &[0x9100_0463; 40], &[0xd61f_0020]].concat();
+        assert_eq!(marks(&far), [16u64.wrapping_neg()]);
     }
 }

@@ -205,9 +205,11 @@ fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger
     let gap_references = gaps::check_gaps(pair, ledger.findings);
     outcome.references.extend(gap_references);
     outcome.references.sort_unstable();
-    if pair.old.processor == Processor::Aarch64 && !outcome.tables.is_empty() {
-        // Tables whose distances count from the table itself are rare; collecting all references of the code pays only for
-        // them.
+    if pair.old.processor == Processor::Aarch64
+        && !(outcome.tables.is_empty() && outcome.distances.is_empty())
+    {
+        // Tables whose distances count from an address in data are rare; collecting all references of the code pays only
+        // for them.
         outcome.references = functions::references(pair);
     }
     for section in pair.old.code_sections() {

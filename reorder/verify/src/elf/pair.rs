@@ -140,7 +140,9 @@ impl<'a> ImagePair<'a> {
             Processor::Aarch64 if has_few_words_of_data(prefix) => true,
             processor => {
                 let padding = padding_length(processor, prefix, address.0);
-                padding == prefix.len() || padding > 0 && prefix.len() - padding <= MAX_CONSTANTS
+                // Right after a function they may also be taken for its end: their new place serves both readings.
+                let is_apart = padding > 0 || self.moves.ending_at(address).is_some();
+                padding == prefix.len() || is_apart && prefix.len() - padding <= MAX_CONSTANTS
             }
         };
         prefix.is_some_and(is_one) && prefix == bytes(self.new, found.0)

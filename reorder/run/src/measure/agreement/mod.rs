@@ -54,7 +54,7 @@ pub fn real_pages(request: &MeasureRequest, reach: Reach) -> Result<RealPages> {
         program.evict()?;
     }
     let outcome = run::run(&request.launch(program, Watch::Pages(reach)))?;
-    super::agree(programs.status(), &outcome, &request.old)?;
+    super::agree(programs.status(), &outcome, &request.old, false)?;
     let watched = outcome.watched.map_err(|unknown| {
         let (cause, next) = unknown.told();
         Error::usage(format!("the text pages of this program cannot be watched: {cause}"))

@@ -42,25 +42,40 @@ pub(crate) fn analyse(
 ) -> Found {
     let count = region.instructions.len();
     let pads: Vec<u64> = sites.iter().map(|site| site.pad).collect();
-    let mut flow = Flow {
+    let flow = |enters_all| Flow {
         region,
         image,
         around,
+        enters_all,
         catching: Catching::of(region, sites),
         states: vec![None; count],
         is_leader: region.leaders(&pads),
         is_reached: vec![false; count],
         denied: BTreeSet::new(),
+        passes_over_jump: false,
         work: BTreeSet::new(),
         hubs: BTreeMap::new(),
         computed: BTreeMap::new(),
         reads: BTreeMap::new(),
         factory: InstructionInfoFactory::new(),
     };
-    let is_complete = flow.run(count.saturating_mul(MAX_VISITS).saturating_add(MAX_VISITS));
+    let budget = || count.saturating_mul(MAX_VISITS).saturating_add(MAX_VISITS);
+    let mut live = flow(false);
+    let is_complete = live.run(budget());
+    let mut computed = live.computed;
+    if is_complete && live.passes_over_jump {
+        // The compiler wrote tables for these jumps, which are never executed. What the code before them compares says how
+        // long the tables are. Nothing else that is found on the way counts.
+        let mut all = flow(true);
+        if all.run(budget()) {
+            all.computed.retain(|_, found| !found.sums.is_empty());
+            all.computed.append(&mut computed);
+            computed = all.computed;
+        }
+    }
     Found {
-        computed: flow.computed.into_values().collect(),
-        reads: flow.reads.into_values().flatten().collect(),
+        computed: computed.into_values().collect(),
+        reads: live.reads.into_values().flatten().collect(),
         is_complete,
     }
 }
@@ -73,6 +88,8 @@ struct Flow<'a> {
     region: &'a Region,
     image: &'a ElfView<'a>,
     around: Surroundings<'a>,
+    /// Whether branches count that are never taken.
+    enters_all: bool,
     catching: Catching,
     /// What is known where a block starts.
     states: Vec<Option<Box<Hub>>>,
@@ -80,6 +97,8 @@ struct Flow<'a> {
     is_reached: Vec<bool>,
     /// Targets of branches that are never taken.
     denied: BTreeSet<usize>,
+    /// Whether some code that is never executed jumps through a register or a table.
+    passes_over_jump: bool,
     work: BTreeSet<usize>,
     hubs: BTreeMap<(u64, u64), (usize, Option<Hub>)>,
     computed: BTreeMap<usize, Computed>,
@@ -115,7 +134,7 @@ impl Flow<'_> {
             if unreached == self.is_reached.len() {
                 return true;
             }
-            if self.denied.contains(&unreached) {
+            if self.denied.contains(&unreached) && !self.enters_all {
                 self.pass_over(unreached);
                 continue;
             }
@@ -135,6 +154,8 @@ impl Flow<'_> {
             }
             self.is_reached[position] = true;
             let instruction = &region.instructions[position];
+            self.passes_over_jump |= instruction.flow_control() == FlowControl::IndirectBranch
+                || self.around.thunks.register(instruction.near_branch_target()).is_some();
             if instruction.op0_kind() == OpKind::NearBranch64 {
                 self.denied.extend(region.position(instruction.near_branch_target()));
             }
@@ -189,6 +210,13 @@ impl Flow<'_> {
         }
     }
 
+    /// Starts the block of `position` without knowledge of its values, so that its branches can go both ways.
+    fn forget_before(&mut self, position: usize) {
+        if let Some(start) = (0..=position).rev().find(|&at| self.is_leader[at]) {
+            self.arrive(start, &State::unknown(), Source::Several);
+        }
+    }
+
     fn arrive_at(&mut self, address: u64, state: &State, source: Source) {
         if let Some(position) = self.region.position(address) {
             self.arrive(position, state, source);
@@ -223,13 +251,17 @@ impl Flow<'_> {
                 let condition = instruction.condition_code();
                 let target = instruction.near_branch_target();
                 let mut taken = state.clone();
-                match learn(&mut taken, condition) {
+                let is_taken = learn(&mut taken, condition);
+                match is_taken {
                     true => self.arrive_at(target, &taken, Source::Branch(position)),
                     false => self.denied.extend(self.region.position(target)),
                 }
                 let goes_on = condition == ConditionCode::None || learn(state, opposite(condition));
                 if !goes_on {
                     self.denied.extend(self.region.next(position));
+                }
+                if self.enters_all && !(is_taken && goes_on) {
+                    self.forget_before(position);
                 }
                 goes_on
             }

@@ -151,7 +151,7 @@ fn unlike(left: Value, right: Value) -> Option<Value> {
     }
     let index = left.index().hull(right.index());
     let is_sum = left.is_sum() || right.is_sum();
-    Some(if is_sum { Value::PerhapsSum(index) } else { Value::PerhapsWord(index) })
+    Some(if is_sum { Value::PerhapsSum(index) } else { Value::PerhapsWord { index, is_half: false } })
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ impl Step<'_> {
             Value::Word { base, word } if bits == 32 && word.width == 4 => {
                 Value::Word { base, word: Word { is_extended: false, ..word } }
             }
-            Value::PerhapsWord(_) if bits == 32 => value,
+            Value::PerhapsWord { index, .. } if bits == 32 => Value::PerhapsWord { index, is_half: true },
             _ => Value::Number(Bounds::full(bits)),
         }
     }
@@ -166,11 +166,14 @@ impl Step<'_> {
     pub(super) fn settle(&mut self, operand: u32) {
         if self.instruction.op_kind(operand) == OpKind::Register
             && let Some(number) = number_of(self.instruction.op_register(operand))
-            && let value @ (Value::Word { .. } | Value::PerhapsWord(_)) = self.state.register(number)
+            && let value @ (Value::Word { .. } | Value::PerhapsWord { .. }) = self.state.register(number)
         {
             // Loads of four bytes clear the upper half, unless they extend the sign.
-            let is_half =
-                matches!(value, Value::Word { word: Word { width: 4, is_extended: false, .. }, .. });
+            let is_half = matches!(
+                value,
+                Value::Word { word: Word { width: 4, is_extended: false, .. }, .. }
+                    | Value::PerhapsWord { is_half: true, .. }
+            );
             let number_in = Value::Number(Bounds::full(if is_half { 32 } else { 64 }));
             self.state.set_register(number, number_in);
         }
@@ -218,7 +221,7 @@ impl Step<'_> {
                 Value::Word { base, word }
             }
             Spot::PerhapsElement { index, shift } if (shift, bits) == (2, 32) || (shift, bits) == (3, 64) => {
-                Value::PerhapsWord(index)
+                Value::PerhapsWord { index, is_half: bits == 32 }
             }
             _ => Value::Symbol(self.state.name(Bounds::full(bits.min(64)), self.position, IN_MEMORY)),
         }
@@ -273,7 +276,7 @@ impl Step<'_> {
                 let place = self.place(bits);
                 // Words that are stored for a later jump are stored sign-extended to 64 bits; a narrower store is of another
                 // number.
-                let is_number = bits < 64 && matches!(value, Value::Word { .. } | Value::PerhapsWord(_));
+                let is_number = bits < 64 && matches!(value, Value::Word { .. } | Value::PerhapsWord { .. });
                 self.state.store(place, if is_number { Value::Number(Bounds::full(bits)) } else { value });
             }
             _ => {}

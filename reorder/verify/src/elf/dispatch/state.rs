@@ -170,7 +170,9 @@ impl State {
         match value {
             Value::Symbol(symbol) => Value::Number(self.bounds_of(symbol)),
             Value::Element { .. } => Value::UNKNOWN,
-            Value::Word { base: Some(_), word } => Value::PerhapsWord(word.index),
+            Value::Word { base: Some(_), word } => {
+                Value::PerhapsWord { index: word.index, is_half: word.width == 4 && !word.is_extended }
+            }
             Value::Sum { base: Some(_), word, .. } => Value::PerhapsSum(word.index),
             other => other,
         }

@@ -172,7 +172,7 @@ impl Step<'_> {
             Value::Word { base, word } if from == 32 && word.width == 4 => {
                 Value::Word { base, word: Word { is_extended: to == 64, ..word } }
             }
-            Value::PerhapsWord(_) => value,
+            Value::PerhapsWord { index, .. } => Value::PerhapsWord { index, is_half: false },
             value if self.state.bounds(value).most <= mask(from) >> 1 => value,
             _ if (from, to) == (32, 64) => {
                 // Earlier comparisons of the lower half still hold.

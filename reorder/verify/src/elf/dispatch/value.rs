@@ -116,7 +116,11 @@ pub(super) enum Value {
         word: Word,
     },
     /// Perhaps a word, at this index, of an unknown table.
-    PerhapsWord(Bounds),
+    PerhapsWord {
+        index: Bounds,
+        /// The upper half is zero: it was read as a number of 32 bits.
+        is_half: bool,
+    },
     /// Perhaps the sum of an address and such a word.
     PerhapsSum(Bounds),
 }
@@ -142,14 +146,14 @@ impl Value {
 
     /// Whether it depends on a word of a table.
     pub(super) fn is_of_table(self) -> bool {
-        matches!(self, Self::Word { .. } | Self::Sum { .. } | Self::PerhapsWord(_) | Self::PerhapsSum(_))
+        matches!(self, Self::Word { .. } | Self::Sum { .. } | Self::PerhapsWord { .. } | Self::PerhapsSum(_))
     }
 
     /// The index of a word; unbounded for other values.
     pub(super) fn index(self) -> Bounds {
         match self {
             Self::Word { word, .. } | Self::Sum { word, .. } => word.index,
-            Self::PerhapsWord(index) | Self::PerhapsSum(index) => index,
+            Self::PerhapsWord { index, .. } | Self::PerhapsSum(index) => index,
             _ => Bounds::full(64),
         }
     }

@@ -7,7 +7,10 @@
 use rayon::prelude::*;
 
 use super::{CodeOutcome, FunctionPair, FunctionShape};
-use crate::aarch64::{self, CodePair, Counts, MovedPages, dispatches, leaving_targets, summed_addresses};
+use crate::aarch64::{
+    self, CodePair, Counts, MovedPages, dispatches, leaving_targets, own_distances, summed_addresses,
+};
+use crate::bytes::u64_at;
 use crate::elf::pair::ImagePair;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
@@ -48,6 +51,11 @@ impl FunctionPair<'_> {
         let summed = summed_addresses(self.old_bytes, self.range.old_start.0, is_function);
         outcome.summed.extend(summed.into_iter().map(Address));
         outcome.sums.extend(found.sums);
+        let constant = |place: u64| {
+            let section = self.images.old.section_at(place).filter(|section| section.is_code())?;
+            u64_at(section.at(place, 8)?, 0)
+        };
+        outcome.distances.extend(own_distances(self.old_bytes, self.range.old_start.0, constant));
         Ok(())
     }
 

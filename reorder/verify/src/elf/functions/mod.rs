@@ -49,6 +49,8 @@ pub(super) struct CodeOutcome {
     pub(super) summed: Vec<Address>,
     /// AArch64: addresses of code, each with a table of distances from it.
     pub(super) sums: Vec<ComputedSum>,
+    /// AArch64: addresses, each with a table of words that code adds to it, whatever it does with the sum.
+    pub(super) distances: Vec<ComputedSum>,
     /// x86-64: indices of functions with computed jumps or calls that may use a table.
     pub(super) dispatching: Vec<u32>,
     /// x86-64: jumps into the middle of other functions.
@@ -67,6 +69,7 @@ impl CodeOutcome {
         self.tables.append(&mut other.tables);
         self.summed.append(&mut other.summed);
         self.sums.append(&mut other.sums);
+        self.distances.append(&mut other.distances);
         self.dispatching.append(&mut other.dispatching);
         self.entries.append(&mut other.entries);
         self.last_calls.append(&mut other.last_calls);

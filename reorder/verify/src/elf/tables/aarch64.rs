@@ -6,7 +6,7 @@ use goblin::elf::section_header::SHT_RELA;
 
 use super::TableOutcome;
 use super::words::{TableWord, may_be_entered};
-use crate::aarch64::Named;
+use crate::aarch64::{ComputedSum, Named};
 use crate::bytes::u64_at;
 use crate::elf::functions::{CodeOutcome, TableUse};
 use crate::elf::pair::ImagePair;
@@ -29,7 +29,8 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
         let limit = references.get(after).copied().unwrap_or(Address(u64::MAX));
         check_table(pair, table, limit, &mut outcome);
     }
-    let slots = if code.sums.is_empty() { Vec::new() } else { loaded_addresses(pair.old) };
+    let has_sums = !code.sums.is_empty() || !code.distances.is_empty();
+    let slots = if has_sums { loaded_addresses(pair.old) } else { Vec::new() };
     let resolved = |name: Named| match name {
         Named::Here(address) => Some(Address(address)),
         Named::Through(slot) => {
@@ -41,6 +42,19 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
         if let (Some(anchor), Some(table)) = (resolved(sum.anchor), resolved(sum.table)) {
             check_sum(pair, (anchor, table, sum.width), &mut outcome);
         }
+    }
+    let resolved = |sum: &ComputedSum| Some((resolved(sum.anchor)?, resolved(sum.table)?, sum.width));
+    let mut distances: Vec<(Address, Address, u8)> = code.distances.iter().filter_map(resolved).collect();
+    // Other numbers are no addresses.
+    distances.retain(|(anchor, _, _)| pair.old.section_at(anchor.0).is_some());
+    distances.sort_unstable();
+    distances.dedup();
+    references.extend(distances.iter().map(|&(_, table, _)| table));
+    references.sort_unstable();
+    for sum in distances {
+        let after = references.partition_point(|&reference| reference <= sum.1);
+        let limit = references.get(after).copied().unwrap_or(Address(u64::MAX));
+        check_distances(pair, sum, limit, &mut outcome);
     }
     outcome
 }
@@ -118,4 +132,31 @@ fn check_sum(
         place = place.plus(u64::from(width));
     }
     outcome.followed.push(table..place);
+}
+
+/// Checks the words of `table`, at most up to `limit`, that code adds to `anchor`: one that leads to the start of a function
+/// must still do so. Nothing says where such a table ends, so it ends at the first word that leads to no function and is not
+/// zero, and what follows the functions here is not thereby explained.
+fn check_distances(
+    pair: ImagePair<'_>,
+    (anchor, table, width): (Address, Address, u8),
+    limit: Address,
+    outcome: &mut TableOutcome,
+) {
+    /// Words of a table. Such tables are written by hand, or by compilers for the methods of one class.
+    const MAX_WORDS: u64 = 1 << 12;
+    for number in 0..MAX_WORDS {
+        let place = table.plus(number * u64::from(width));
+        let word = (place < limit).then(|| TableWord::at(pair, anchor, place, width)).flatten();
+        let Some(word) = word else { return };
+        let is_start = pair.moves.containing(word.target).is_some_and(|it| it.old_start == word.target);
+        if !is_start && word.target != anchor {
+            return;
+        }
+        outcome.words += usize::from(is_start);
+        if is_start && !word.is_followed(pair) {
+            outcome.differences.push(word.stale(pair, table));
+            return;
+        }
+    }
 }

@@ -65,8 +65,9 @@ pub(super) fn analysed<T>(
 }
 
 fn check_shapes(mut tables: Tables<'_>, shapes: Vec<(u32, Shape)>) -> TableOutcome {
-    tables.possible =
-        shapes.iter().flat_map(|(_, shape)| &shape.tables).map(|table| (table.start, table.owner)).collect();
+    // Words before the first one that is read may be of the table, too.
+    let starts = |table: &Table| [(table.start, table.owner), (table.origin(), table.owner)];
+    tables.possible = shapes.iter().flat_map(|(_, shape)| &shape.tables).flat_map(starts).collect();
     tables.possible.sort_unstable();
     tables.possible.dedup();
     let mut all = merged(&shapes);

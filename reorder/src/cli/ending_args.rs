@@ -1,0 +1,79 @@
+//! The flags for programs that do not end by themselves: servers, and what waits for a user.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli::context::Context;
+use reorder_base::error::{Error, Result};
+use reorder_run::stop_rule::StopRule;
+
+/// When runs are asked to end.
+#[derive(Args, Clone, Debug, Default)]
+pub struct EndingArguments {
+    /// End each run this long after its beginning, by SIGTERM, and by SIGKILL 10 s later: for servers and for programs
+    /// that wait for a user
+    #[arg(long, value_name = "SECONDS")]
+    stop_after: Option<f64>,
+    /// End each run as soon as it has printed this text on standard output or standard error, in the same way
+    #[arg(long, value_name = "TEXT")]
+    until: Option<String>,
+}
+
+impl EndingArguments {
+    /// The rule for runs.
+    ///
+    /// # Errors
+    /// A time that is none, and an empty text.
+    pub fn rule(&self) -> Result<StopRule> {
+        let after = self.stop_after.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
+            Error::usage("--stop-after needs a number of seconds, which is not negative")
+                .with_hint("such as --stop-after 2 or --stop-after 0.5")
+        })?;
+        if self.until.as_ref().is_some_and(String::is_empty) {
+            return Err(Error::usage("--until needs a text that the program prints")
+                .with_hint("such as --until 'ready to accept connections'"));
+        }
+        Ok(StopRule { after, until: self.until.clone() })
+    }
+}
+
+/// The file for standard input.
+#[derive(Args, Clone, Debug, Default)]
+pub struct InputArgument {
+    /// Standard input of each run [default: empty]
+    #[arg(long = "stdin", value_name = "FILE")]
+    pub input: Option<PathBuf>,
+}
+
+impl InputArgument {
+    /// # Errors
+    /// A file that cannot be read, before any run.
+    pub fn check(&self) -> Result<()> {
+        let Some(input) = &self.input else { return Ok(()) };
+        std::fs::File::open(input).map(drop).map_err(|error| Error::io(input, error))
+    }
+}
+
+/// After this time somebody wonders whether the program hangs.
+const LONG: Duration = Duration::from_secs(10);
+
+/// Does `work`, which runs a program as `shown`; says once that it is still running.
+pub fn telling_when_long<Outcome>(context: &Context, shown: &str, work: impl FnOnce() -> Outcome) -> Outcome {
+    let (done, waiting) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if waiting.recv_timeout(LONG) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                context.talk.note(&format!(
+                    "`{shown}` is still running after {} s; a program that does not end by itself needs --stop-after SECONDS or \
+                     --until 'a text that it prints'",
+                    LONG.as_secs()
+                ));
+            }
+        });
+        let outcome = work();
+        drop(done);
+        outcome
+    })
+}
