@@ -51,6 +51,7 @@ pub fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
         | Hint::ImageWithoutCopies
         | Hint::ProgramOfLibrary { .. }
         | Hint::LeaveOutCopies { .. }
+        | Hint::LeaveOutRelocations
         | Hint::KeepWayBack
         | Hint::LeaveOutMap
         | Hint::Map(_)

@@ -17,6 +17,9 @@ pub fn text(hint: &Hint) -> String {
         Hint::ImageWithoutCopies => "give the image as it was before --clone or --layout; a map of --map leads back to it: --order MAP".into(),
         Hint::LeaveOutCopies { otherwise: None } => "leave out --clone or --layout".into(),
         Hint::LeaveOutCopies { otherwise: Some(cure) } => format!("{cure}, or leave out --clone or --layout"),
+        Hint::LeaveOutRelocations => {
+            "--drop-relocations leaves them out; or leave out --clone or --layout".into()
+        }
         Hint::DropOrKeepDebugInformation => {
             "--debug drop empties the debug information, --debug keep-stale leaves it as it is".into()
         }

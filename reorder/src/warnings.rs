@@ -15,6 +15,9 @@ pub fn text(warning: &Warning) -> String {
         Warning::CompactRelocationsEmptied { section } => {
             format!("{section} was emptied: relocations in the compact form need more room after a move")
         }
+        Warning::KeptRelocationsLeftOut { section } => {
+            format!("{section} was left out: its relocations would not describe code that leads to copies")
+        }
         Warning::ProgramHeaderTaken(note) => {
             let note = match note {
                 LostNote::BuildId => "the build-id, which tools no longer find in a running program",

@@ -34,6 +34,26 @@ fn through(x: usize) -> usize {
     result + 1
 }
 
+/// Catches a panic of its own while another one passes, or lets it end the program.
+struct Careless(bool);
+impl Drop for Careless {
+    #[inline(never)]
+    fn drop(&mut self) {
+        let inner = || -> usize { through(1) };
+        if self.0 {
+            println!("inside {}", panic::catch_unwind(inner).is_err());
+        } else {
+            inner();
+        }
+    }
+}
+
+#[inline(never)]
+fn careless(is_careful: bool) -> usize {
+    let _careless = Careless(is_careful);
+    through(4)
+}
+
 #[inline(never)]
 fn guarded(x: usize) -> usize {
     match panic::catch_unwind(AssertUnwindSafe(|| through(x))) {
@@ -55,7 +75,10 @@ fn main() {
     }
     let thread = thread::spawn(|| through(1));
     println!("{}", thread.join().is_err());
-    if std::env::args().count() > 1 {
-        through(4);
+    println!("{}", panic::catch_unwind(|| careless(true)).is_err());
+    match std::env::args().count() {
+        1 => {}
+        2 => drop(through(4)),
+        _ => drop(careless(false)),
     }
 }

@@ -1,10 +1,11 @@
 """Randomly permutes the AArch64 programs of an unpacked system and compares what they print under QEMU.
 
-Usage: emulated.py REORDER ROOT TABLE.tsv [--seed N] [--least N] [--libraries] [--only TEXT]
+Usage: emulated.py REORDER ROOT TABLE.tsv [--seed N] [--least N] [--blocks] [--libraries] [--only TEXT]
 
 Each program of ROOT/usr/bin is asked `--version` and `--help`, replaced by a permuted copy at the same path of a scratch
 directory, and asked again; with `--libraries` once more on permuted C and C++ libraries. A program that already differs
-between two runs of the original is compared by how it ends. One line a program in TABLE.tsv, totals on standard output. The
+between two runs of the original is compared by how it ends. With `--blocks` no function moves, but a random half of all basic blocks
+is copied. One line a program in TABLE.tsv, totals on standard output. The
 status is 1 when a program differs, `reorder` fails, or fewer than `--least` programs ran permuted.
 """
 
@@ -66,9 +67,11 @@ class Stage:
         return [self.ask(question) for question in QUESTIONS]
 
 
-def permute(reorder, image, output, seed):
+def permute(wanted, image, output):
     """The finished `apply`."""
-    command = [reorder, "apply", image, "--strategy", "random", "--seed", seed, "-o", output, "--format", "json"]
+    command = [wanted.reorder, "apply", image, "--strategy", "random", "--seed", wanted.seed, "-o", output, "--format", "json"]
+    if wanted.blocks:
+        command += ["--layout", "blocks"]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace", timeout=APPLY_SECONDS, check=False)
 
 
@@ -89,13 +92,14 @@ def examine(wanted, program, folders):
     """The fields of a program's line after its path."""
     with tempfile.TemporaryDirectory() as scratch:
         permuted = pathlib.Path(scratch, "permuted")
-        applied = permute(wanted.reorder, program, permuted, wanted.seed)
+        applied = permute(wanted, program, permuted)
         if applied.returncode != 0:
             code = code_of(applied.stderr)
             refused = applied.returncode == REFUSED and code
             return ["refused" if refused else "failed", "", "", "", code if refused else " ".join(applied.stderr.split())[:400]]
         facts = json.loads(applied.stdout)
-        counts = [facts["functions"], facts["functions_movable"], facts["functions_moved"]]
+        copied = (facts.get("clones") or {}).get("functions", 0)
+        counts = [facts["functions"], facts["functions_movable"], facts["functions_moved"] + copied]
         stage = Stage(wanted.root, scratch, program.name)
         stage.play(program)
         originals = [stage.answers(), stage.answers()]
@@ -119,6 +123,7 @@ def main():
     parser.add_argument("table", type=pathlib.Path)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--least", type=int, default=1)
+    parser.add_argument("--blocks", action="store_true")
     parser.add_argument("--libraries", action="store_true")
     parser.add_argument("--only", default="")
     wanted = parser.parse_args()
@@ -129,7 +134,7 @@ def main():
         folders = [None]
         if wanted.libraries:
             for name in LIBRARIES:
-                applied = permute(wanted.reorder, wanted.root / LIBRARY_FOLDER / name, pathlib.Path(permuted_libraries, name), wanted.seed)
+                applied = permute(wanted, wanted.root / LIBRARY_FOLDER / name, pathlib.Path(permuted_libraries, name))
                 if applied.returncode != 0:
                     sys.exit(f"emulated: {name}: {applied.stderr}")
             folders.append(permuted_libraries)
@@ -146,7 +151,7 @@ def main():
             if fields[0] in ("different", "failed"):
                 print(f"{program}: {fields[-1]}")
     ran = verdicts["same"] + verdicts["varies"]
-    print(f"{sum(verdicts.values())} programs: {dict(verdicts)}; {moved} functions moved")
+    print(f"{sum(verdicts.values())} programs: {dict(verdicts)}; {moved} functions moved or copied")
     return 1 if verdicts["different"] or verdicts["failed"] or ran < wanted.least else 0
 
 

@@ -44,8 +44,21 @@ const ENDINGS: &[&[&str]] = &[
     &["outside", "handled"],
 ];
 
-const CPP_PROGRAMS: [Program; 2] = [
+/// How the exceptions of `unwinding.cpp` end the program.
+const UNWINDING: &[&[&str]] = &[
+    &[],
+    &["thread", "handled"],
+    &["quiet", "handled"],
+    &["quiet"],
+    &["foreign", "handled"],
+    &["none"],
+    &["twice", "handled"],
+    &["forced", "handled"],
+];
+
+const CPP_PROGRAMS: [Program; 3] = [
     Program { source: "exceptions.cpp", flags: "-pthread", calls: &[&[]] },
+    Program { source: "unwinding.cpp", flags: "-pthread -w", calls: UNWINDING },
     Program { source: "endings.cpp", flags: "-std=c++14 -w", calls: ENDINGS },
 ];
 
@@ -53,7 +66,12 @@ const CPP_PROGRAMS: [Program; 2] = [
 const GCC_PROGRAMS: [Program; 1] =
     [Program { source: "faults.cpp", flags: "-fnon-call-exceptions", calls: &[&[]] }];
 
-const RUST_PROGRAMS: [Program; 1] = [Program { source: "panics.rs", flags: "", calls: &[&[], &["more"]] }];
+const RUST_PROGRAMS: [Program; 1] =
+    [Program { source: "panics.rs", flags: "", calls: &[&[], &["more"], &["more", "careless"]] }];
+
+/// The loader knows functions of these by name.
+const NAMED_PROGRAMS: [Program; 1] =
+    [Program { source: "backtraces.c", flags: "-fno-optimize-sibling-calls -rdynamic", calls: &[&[]] }];
 
 /// Flags of a way to build, for both compilers of a language; together they have all levels and kinds of files.
 const GCC: [&str; 6] = [
@@ -68,6 +86,7 @@ const CLANG: [&str; 4] =
     ["-O0 -fPIE -pie", "-O2 -fPIE -pie -fuse-ld=lld", "-Os -fno-pie -no-pie", "-O2 -fPIE -static-pie"];
 const RUST: [&str; 3] =
     ["-Copt-level=0", "-Copt-level=3 -Ccodegen-units=1", "-Copt-level=s -Ctarget-feature=+crt-static"];
+const NAMED: [&str; 3] = ["-O0 -fPIE -pie", "-O2 -fPIE -pie", "-Os -fno-pie -no-pie"];
 const CROSS: [&str; 4] = ["-O0 -fPIE -pie", "-O2 -fPIE -pie", "-Os -fPIE -pie", "-O2 -fno-pie -no-pie"];
 
 /// A line of the list of tests.
@@ -79,20 +98,26 @@ struct Family {
     emulator: &'static [&'static str],
 }
 
-const FAMILIES: [Family; 7] = [
+const FAMILIES: [Family; 11] = [
     Family { compiler: "gcc", builds: &GCC, programs: &C_PROGRAMS, emulator: &[] },
     Family { compiler: "clang$LLVM", builds: &CLANG, programs: &C_PROGRAMS, emulator: &[] },
     Family { compiler: "g++", builds: &GCC, programs: &CPP_PROGRAMS, emulator: &[] },
     Family { compiler: "g++", builds: &GCC, programs: &GCC_PROGRAMS, emulator: &[] },
     Family { compiler: "clang++$LLVM", builds: &CLANG, programs: &CPP_PROGRAMS, emulator: &[] },
+    Family { compiler: "gcc", builds: &NAMED, programs: &NAMED_PROGRAMS, emulator: &[] },
+    Family { compiler: "clang$LLVM", builds: &NAMED, programs: &NAMED_PROGRAMS, emulator: &[] },
     Family { compiler: "rustc --edition 2021", builds: &RUST, programs: &RUST_PROGRAMS, emulator: &[] },
+    Family { compiler: "aarch64-linux-gnu-gcc", builds: &CROSS, programs: &C_PROGRAMS, emulator: &AARCH64 },
     Family {
         compiler: "aarch64-linux-gnu-gcc",
-        builds: &CROSS,
-        programs: &C_PROGRAMS,
-        emulator: &["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"],
+        builds: &NAMED,
+        programs: &NAMED_PROGRAMS,
+        emulator: &AARCH64,
     },
+    Family { compiler: "aarch64-linux-gnu-g++", builds: &CROSS, programs: &CPP_PROGRAMS, emulator: &AARCH64 },
 ];
+
+const AARCH64: [&str; 3] = ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"];
 
 /// Options of `apply` besides `--strategy random`.
 const LAYOUTS: [&[&str]; 4] = [
@@ -116,6 +141,7 @@ fn main() -> ExitCode {
             }
         }
     }
+    trials.push(Trial::test("loader names functions", || names_are_right().map_err(Failed::from)));
     trials.push(Trial::test("symbols name functions", || symbols_name_functions().map_err(Failed::from)));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -203,6 +229,30 @@ fn symbols_name_functions() -> Result<(), String> {
             if *before != after {
                 return Err(format!("after {layout:?}: {before:?} became {after:?}"));
             }
+        }
+    }
+    Ok(())
+}
+
+/// The loader's names for places on a stack: those of the original, or none where only the symbol of the other place has one.
+fn names_are_right() -> Result<(), String> {
+    let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let [program] = &NAMED_PROGRAMS;
+    let old = built(scratch.path(), "gcc", "-O2 -fPIE -pie", program)?;
+    let shown = |image: &Path| run(Command::new(image).arg("names")).map(|outcome| outcome.stdout_text());
+    let before = shown(&old)?;
+    for layout in LAYOUTS {
+        let after = shown(&arranged(scratch.path(), &old, layout)?)?;
+        let is_right = |(old, new): (&str, &str)| old == new || new == "name -";
+        if before.lines().count() != after.lines().count() || !before.lines().zip(after.lines()).all(is_right)
+        {
+            return Err(format!("after {layout:?}:\n{before}became\n{after}"));
+        }
+        let known = |text: &str| {
+            text.lines().filter(|line| line.starts_with("name ") && !line.ends_with(" -")).count()
+        };
+        if known(&after) * 2 < known(&before) {
+            return Err(format!("after {layout:?} most names are missing:\n{after}"));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Where input sections went from one link to another of the same objects.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use reorder_base::address::Address;
 use reorder_trace::link_map::LinkMap;

@@ -42,7 +42,7 @@ pub fn order_in_place(
     // The other functions keep their order, after those placed deliberately.
     layout.order.truncate(layout.chosen);
     let relocation =
-        RelocateOptions { debug: options.debug.map(Into::into).unwrap_or_default(), keep_build_id: false };
+        RelocateOptions { debug: options.debug.map(Into::into).unwrap_or_default(), ..Default::default() };
     let arrangement = Arrangement::Needed(&layout.order, layout.needed);
     let applied = apply(&file, &functions, analysis, arrangement, relocation)?;
     let moved = |address| Some(Address(applied.map.map(address).0));

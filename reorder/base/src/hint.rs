@@ -23,6 +23,8 @@ pub enum Hint {
         /// What allows the copies, if anything does.
         otherwise: Option<&'static str>,
     },
+    /// Leave out the relocations that the linker kept, or do without copies of functions.
+    LeaveOutRelocations,
     /// Empty debug information that is damaged, or keep it as it is.
     DropOrKeepDebugInformation,
     /// Empty debug information that cannot be brought up to date, or accept that it is wrong.

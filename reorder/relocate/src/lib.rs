@@ -16,6 +16,7 @@ pub mod macho;
 pub mod warning;
 
 use debug::DebugPolicy;
+use elf::copies::KeptRelocations;
 
 /// The user's choices.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,4 +25,6 @@ pub struct RelocateOptions {
     pub debug: DebugPolicy,
     /// Keep the build-id although the layout differs.
     pub keep_build_id: bool,
+    /// What copies do with relocations that the linker kept; functions that move take theirs along.
+    pub relocations: KeptRelocations,
 }

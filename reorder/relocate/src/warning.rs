@@ -17,6 +17,11 @@ pub enum Warning {
         /// The name of their section.
         section: String,
     },
+    /// ELF: relocations that the linker kept would not describe copies.
+    KeptRelocationsLeftOut {
+        /// The name of their section.
+        section: String,
+    },
     /// ELF: the segment of copies has the program header of a note.
     ProgramHeaderTaken(LostNote),
     /// Mach-O: the output has no developer's signature any more, only an ad hoc one.

@@ -37,7 +37,7 @@ pub fn with_blocks(
 ) -> Result<Applied> {
     let request = arrangement.request(Memory::default());
     if request.strategy == Strategy::Random {
-        return with_random_fragments(applied, request.seed, options.debug, |candidates| {
+        return with_random_fragments(applied, request.seed, options, |candidates| {
             order(candidates, &[], &request)
         });
     }
@@ -71,7 +71,7 @@ pub fn with_executed(
         .map(|(trace, blocks)| Executed { weight: trace.weight, ranges: blocks.iter().map(range).collect() })
         .collect();
     let ran = union(executed.iter().flat_map(|executed| &executed.ranges));
-    with_fragments(applied, &ran, options.debug, |candidates| order(candidates, &executed, request))
+    with_fragments(applied, &ran, options, |candidates| order(candidates, &executed, request))
 }
 
 /// Says how many functions are copied whole, because their basic blocks are not known.

@@ -18,6 +18,7 @@ use reorder_layout::{Memory, Room, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::clones::with_clones;
 use reorder_relocate::apply::copies_map::{is_of_copies, map_of_copies, without_copies};
+use reorder_relocate::apply::earlier_copies::without_earlier_copies;
 use reorder_relocate::apply::elf::{apply, layout_map};
 use reorder_relocate::apply::{Applied, ApplySummary};
 use reorder_relocate::layout_map::LayoutMap;
@@ -69,13 +70,28 @@ pub fn apply_elf(
     bytes: &[u8],
 ) -> Result<AppliedFile> {
     let file = ElfFile::parse(bytes)?;
-    let functions = ElfFunctions::collect(&file)?;
     if let Some(map) = request.arrangement.map()?.filter(is_of_copies) {
+        let functions = ElfFunctions::collect(&file)?.table.len();
         let Applied { bytes: restored, map, summary } = without_copies(&file, &map)?;
-        let functions = functions.table.len();
         let applied = Applied { bytes: restored, map, summary: ApplySummary { functions, ..summary } };
         return Ok(finished(applied, bytes, Vec::new()));
     }
+    let Some(whole) = without_earlier_copies(&file)? else {
+        return apply_whole(path, request, context, &file);
+    };
+    let mut applied = apply_whole(path, request, context, &ElfFile::parse(&whole)?)?;
+    applied.is_unchanged = applied.bytes == bytes;
+    Ok(applied)
+}
+
+/// Moves the functions of an image without copies.
+fn apply_whole(
+    path: &Path,
+    request: &ElfRequest<'_>,
+    context: &Context,
+    file: &ElfFile<'_>,
+) -> Result<AppliedFile> {
+    let functions = ElfFunctions::collect(file)?;
     if request.layout != LayoutKind::Functions && request.arrangement.has_order() {
         return Err(Error::usage("an order of functions does not say which blocks run")
             .with_hint("leave out --layout, or give traces in place of the order"));
@@ -85,24 +101,24 @@ pub fn apply_elf(
             .with_hint("leave out --map, or use --layout functions or --layout blocks"));
     }
     if request.layout == LayoutKind::Blocks {
-        let unmoved = Applied::unmoved(&file, &functions.table);
+        let unmoved = Applied::unmoved(file, &functions.table);
         let applied = with_blocks(
             unmoved,
             path,
-            (&file, &functions.table),
+            (file, &functions.table),
             request.arrangement,
             request.options,
             context,
         )?;
         let maps = match request.with_map {
-            true => vec![("", map_of_copies(&file, &applied)?)],
+            true => vec![("", map_of_copies(file, &applied)?)],
             false => Vec::new(),
         };
-        return Ok(finished(applied, bytes, maps));
+        return Ok(finished(applied, file.bytes, maps));
     }
     let analysed = (request.clones != Some(CloneChoice::All)).then(|| {
         let _phase = tracing::info_span!("analyse").entered();
-        Analysis::new(&file, &functions)
+        Analysis::new(file, &functions)
     });
     let analysis = match analysed.transpose() {
         Ok(analysis) => analysis,
@@ -124,12 +140,12 @@ pub fn apply_elf(
         &functions.table,
         Memory::default(),
         &context.talk,
-        |traces, layout| lay_out(&file, &functions.table, traces, room, layout),
+        |traces, layout| lay_out(file, &functions.table, traces, room, layout),
     )?;
     let has_moved = analysis.is_some();
     let mut applied = match analysis {
-        Some(analysis) => apply(&file, &functions, analysis, wanted.arrangement(), request.options)?,
-        None => Applied::unmoved(&file, &functions.table),
+        Some(analysis) => apply(file, &functions, analysis, wanted.arrangement(), request.options)?,
+        None => Applied::unmoved(file, &functions.table),
     };
     if request.clones.is_some() {
         let Wanted::Order(order, needed) = &wanted else {
@@ -138,23 +154,23 @@ pub fn apply_elf(
         };
         let first = order.get(..*needed).unwrap_or(order);
         let starts: Vec<_> = first.iter().map(|&function| functions.table.get(function).start).collect();
-        applied = with_clones(applied, &starts, has_moved, request.options.debug)?;
+        applied = with_clones(applied, &starts, has_moved, request.options)?;
     }
     if request.layout == LayoutKind::Both {
         applied = with_blocks(
             applied,
             path,
-            (&file, &functions.table),
+            (file, &functions.table),
             request.arrangement,
             request.options,
             context,
         )?;
     }
     let maps = match request.with_map {
-        true => vec![("", layout_map(&file, &functions.table, &applied, request.options)?)],
+        true => vec![("", layout_map(file, &functions.table, &applied, request.options)?)],
         false => Vec::new(),
     };
-    Ok(finished(applied, bytes, maps))
+    Ok(finished(applied, file.bytes, maps))
 }
 
 fn finished(applied: Applied, before: &[u8], maps: Vec<(&'static str, LayoutMap)>) -> AppliedFile {

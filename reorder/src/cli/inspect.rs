@@ -23,6 +23,7 @@ use reorder_layout::opened::refuse_architecture;
 use reorder_relocate::address_map::AddressMap;
 use reorder_relocate::apply::ApplySummary;
 use reorder_relocate::apply::clones::{CopyableFunctions, copyable};
+use reorder_relocate::apply::earlier_copies::without_earlier_copies;
 use reorder_relocate::apply::elf::summarise;
 use reorder_relocate::debug::sections::check;
 use reorder_relocate::elf::plan::Plan;
@@ -175,7 +176,9 @@ pub fn run(arguments: &InspectArguments, context: &Context) -> Result<ExitStatus
 }
 
 fn inspect(bytes: &[u8], report: &mut InspectReport) -> Result<()> {
-    let file = ElfFile::parse(bytes)?;
+    // Copies are replaced by new ones, so what counts is the image without them.
+    let whole = without_earlier_copies(&ElfFile::parse(bytes)?)?;
+    let file = ElfFile::parse(whole.as_deref().unwrap_or(bytes))?;
     report.build_id = file.build_id().map(hexadecimal::encode);
     let functions = ElfFunctions::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;

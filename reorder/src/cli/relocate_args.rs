@@ -7,6 +7,7 @@ use reorder_layout::opened::refuse_architecture;
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::macho::MachOOptions;
 use reorder_relocate::debug::DebugPolicy;
+use reorder_relocate::elf::copies::KeptRelocations;
 
 /// Flags for Mach-O files.
 #[derive(Args, Clone, Debug)]
@@ -58,6 +59,9 @@ pub struct RelocateArguments {
     /// Keep the build-id although the layout differs
     #[arg(long)]
     keep_build_id: bool,
+    /// Copies of code: leave out the relocations that the linker kept (--emit-relocs), which would not describe them
+    #[arg(long)]
+    drop_relocations: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -78,6 +82,10 @@ impl RelocateArguments {
     /// # Errors
     /// When one of these flags is given.
     pub fn refuse_for_macho(&self) -> Result<()> {
+        if self.drop_relocations {
+            return Err(Error::usage("--drop-relocations applies only to ELF images")
+                .with_hint("leave out --drop-relocations"));
+        }
         match (self.debug, self.keep_build_id) {
             (Some(_), _) => Err(Error::usage(
                 "--debug applies only to ELF images: Mach-O images contain no debug information",
@@ -114,6 +122,10 @@ impl RelocateArguments {
                 Some(DebugArgument::Map | DebugArgument::KeepStale) => DebugPolicy::KeepStale,
             },
             keep_build_id: self.keep_build_id,
+            relocations: match self.drop_relocations {
+                true => KeptRelocations::LeaveOut,
+                false => KeptRelocations::Refuse,
+            },
         }
     }
 }

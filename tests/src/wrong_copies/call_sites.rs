@@ -1,5 +1,5 @@
-//! The exception tables of copies, in the form in which the writer puts them: call sites in LEB128, with a stated start of what
-//! landing pads count from.
+//! The exception tables of copies, in the form in which the writer puts them: call sites in LEB128, after a stated start of
+//! what landing pads count from.
 
 use std::ops::Range;
 
@@ -8,29 +8,14 @@ use super::places::Part;
 /// The table of one copy.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// Where the copy is that it describes.
-    pub address: u64,
-    /// What landing pads count from: a distance from its own place.
-    pub base: Range<usize>,
     /// Places of the fields of each call site: start, size, landing pad, action.
     pub sites: Vec<[usize; 4]>,
 }
 
 /// The tables that `entries`, unwind entries in the section `frames`, name in the section `home`.
 pub(super) fn tables(bytes: &[u8], entries: &[Range<usize>], frames: &Part, home: &Part) -> Vec<Table> {
-    let table = |entry: &Range<usize>| {
-        let start = start(bytes, entry, frames, home)?;
-        table(bytes, start, copy_address(bytes, entry, frames)?)
-    };
+    let table = |entry: &Range<usize>| table(bytes, start(bytes, entry, frames, home)?);
     entries.iter().filter_map(table).collect()
-}
-
-/// Where the copy of an entry is: its field has four bytes, and counts from itself.
-fn copy_address(bytes: &[u8], entry: &Range<usize>, frames: &Part) -> Option<u64> {
-    let field = entry.start + 8;
-    let distance = i32::from_le_bytes(bytes.get(field..field + 4)?.try_into().ok()?);
-    let place = frames.address + (field - frames.bytes.start) as u64;
-    Some(place.wrapping_add(i64::from(distance) as u64))
 }
 
 /// Where in the file the table of an entry is: its field has four bytes, and counts from itself or from zero.
@@ -48,9 +33,8 @@ fn start(bytes: &[u8], entry: &Range<usize>, frames: &Part, home: &Part) -> Opti
     Some(home.bytes.start + within(place).or_else(|| within(0)).filter(|_| value != 0)?)
 }
 
-fn table(bytes: &[u8], start: usize, address: u64) -> Option<Table> {
+fn table(bytes: &[u8], start: usize) -> Option<Table> {
     const OMITTED: u8 = 0xff;
-    let base = start + 1..start + 5;
     let mut at = start + 6;
     if *bytes.get(start + 5)? != OMITTED {
         at = after_number(bytes, at);
@@ -69,7 +53,7 @@ fn table(bytes: &[u8], start: usize, address: u64) -> Option<Table> {
         }
         sites.push(fields);
     }
-    Some(Table { address, base, sites })
+    Some(Table { sites })
 }
 
 fn after_number(bytes: &[u8], mut at: usize) -> usize {
@@ -80,7 +64,7 @@ fn after_number(bytes: &[u8], mut at: usize) -> usize {
 }
 
 /// The number in LEB128 at `at`.
-pub(super) fn unsigned(bytes: &[u8], at: usize) -> usize {
+fn unsigned(bytes: &[u8], at: usize) -> usize {
     let field = bytes.get(at..after_number(bytes, at)).unwrap_or_default();
     field.iter().rev().fold(0, |value: usize, byte| value << 7 | usize::from(byte & 0x7f))
 }

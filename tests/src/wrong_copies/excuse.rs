@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::call_sites::unsigned;
+use object::{Object, ObjectSymbol};
+
 use super::places::{Site, instructions};
 use super::{CopiedOutput, RECORD, SYMBOL_SIZE};
 use crate::unwind_padding::{paddings, says_nothing};
@@ -28,42 +29,39 @@ impl CopiedOutput {
         if all_in(&self.part(RECORD).map(|part| part.bytes.clone()).into_iter().collect::<Vec<_>>()) {
             return self.is_restored(&changed).then_some("the way back rounds the old length to a page");
         }
-        if all_in(&self.without_pads()) && changed.iter().all(|at| wrong[*at] < 0x80 || self.new[*at] >= 0x80)
-        {
-            return Some(
-                "of calls without a landing pad: no action is looked up, and nothing is counted from a start",
-            );
-        }
-        if all_in(&self.last_sizes(wrong)) {
-            return Some("a call site goes on over the jump after the instructions, which throws nothing");
-        }
         if self.leads_to_twin(wrong, &changed) {
             return Some("leads to the original in place of its copy, or the other way round");
         }
-        let symbols = self.part(".symtab").map_or(0, |part| part.bytes.start);
-        let added = &self.added_symbols;
-        let added = symbols + added.start * SYMBOL_SIZE..symbols + added.end * SYMBOL_SIZE;
-        if all_in(&[added]) {
-            return Some("the name of a copy, in a table that is not loaded");
+        if self.has_other_name(wrong, &changed) {
+            return Some("another name of the same function");
         }
         None
     }
 
-    /// The field of the size of each last call site that is larger in `wrong` and ended before, at most, the jump at the end of
-    /// its copy.
-    fn last_sizes(&self, wrong: &[u8]) -> Vec<Range<usize>> {
-        let mut found = Vec::new();
-        for table in &self.tables {
-            let Some([start, size, pad, _]) = table.sites.last() else { continue };
-            let Some(copy) = self.copies.iter().find(|copy| copy.address == table.address) else { continue };
-            let end = unsigned(&self.new, *start) + unsigned(&self.new, *size);
-            let rest = self.new.get(copy.bytes.start + end..copy.bytes.end).unwrap_or_default();
-            let is_jump = matches!(rest, [] | [0xeb, _] | [0xe9, _, _, _, _]);
-            if is_jump && unsigned(wrong, *size) > unsigned(&self.new, *size) {
-                found.push(*size..*pad);
-            }
-        }
-        found
+    /// Whether only the name of one copy changed, to another one of the symbols at the start of its function.
+    fn has_other_name(&self, wrong: &[u8], changed: &[usize]) -> bool {
+        let Some(table) = self.part(".symtab") else { return false };
+        let mut symbols = self.added_symbols.clone().map(|number| table.bytes.start + number * SYMBOL_SIZE);
+        let Some(symbol) =
+            symbols.find(|symbol| changed.iter().all(|at| (*symbol..*symbol + 4).contains(at)))
+        else {
+            return false;
+        };
+        let addresses = |bytes: &[u8]| self.addresses_of_name(bytes, symbol).unwrap_or_default();
+        let (before, after) = (addresses(&self.new), addresses(wrong));
+        before.iter().any(|address| after.contains(address))
+    }
+
+    /// Where functions of the old image begin that have the name of the copy with the symbol at `symbol`.
+    fn addresses_of_name(&self, bytes: &[u8], symbol: usize) -> Option<Vec<u64>> {
+        let position = u32::from_le_bytes(bytes.get(symbol..symbol + 4)?.try_into().ok()?);
+        let names = bytes.get(self.part(".strtab")?.bytes.clone())?.get(position as usize..)?;
+        let name = names.split(|byte| *byte == 0).next()?;
+        let end = name.windows(8).rposition(|part| part == b".reorder")?;
+        let name = &name[..end];
+        let old = object::File::parse(&*self.old).ok()?;
+        let named = old.symbols().filter(|symbol| symbol.name_bytes().is_ok_and(|known| known == name));
+        Some(named.map(|symbol| symbol.address()).collect())
     }
 
     /// Whether the one field that changed belongs to a branch in a copy, which leads to the same code by its other address.
@@ -82,19 +80,6 @@ impl CopiedOutput {
             Some(twin.map_or(target, |twin| twin.original))
         };
         target(&self.new).is_some() && target(&self.new) == target(wrong)
-    }
-
-    /// Bytes of exception tables that have no meaning without landing pads.
-    fn without_pads(&self) -> Vec<Range<usize>> {
-        let has_pad = |site: &&[usize; 4]| self.new.get(site[2]) != Some(&0);
-        let mut found = Vec::new();
-        for table in &self.tables {
-            if !table.sites.iter().any(|site| has_pad(&site)) {
-                found.push(table.base.clone());
-            }
-            found.extend(table.sites.iter().filter(|site| !has_pad(site)).map(|site| site[3]..site[3] + 1));
-        }
-        found
     }
 
     /// Whether only the old length changed, within its page.

@@ -22,6 +22,7 @@ pub enum Kind {
     LandingPad,
     ExceptionByte,
     Symbol,
+    CopyName,
     DynamicSymbol,
     RecordNumber,
     TableEntry,
@@ -31,7 +32,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::BranchTarget,
         Self::BranchCondition,
         Self::CallTarget,
@@ -50,6 +51,7 @@ impl Kind {
         Self::LandingPad,
         Self::ExceptionByte,
         Self::Symbol,
+        Self::CopyName,
         Self::DynamicSymbol,
         Self::RecordNumber,
         Self::TableEntry,

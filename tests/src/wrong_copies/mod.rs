@@ -153,6 +153,17 @@ impl CopiedOutput {
             }
             Kind::ExceptionByte => flip(&mut bytes, self.part(EXCEPTIONS)?.bytes.clone(), random)?,
             Kind::Symbol => self.change_symbol(&mut bytes, random, ".symtab")?,
+            Kind::CopyName => {
+                let table = self.part(".symtab")?.bytes.start;
+                let names: Vec<usize> =
+                    self.added_symbols.clone().map(|number| table + number * SYMBOL_SIZE).collect();
+                let (one, other) = (*random.of(&names)?, *random.of(&names)?);
+                match random.below(3) {
+                    0 => bytes[one..one + 4].copy_from_slice(&self.new[other..other + 4]),
+                    1 => add(&mut bytes, one, 4, 1 + random.below(8) as u64)?,
+                    _ => flip(&mut bytes, one + 4..one + SYMBOL_SIZE, random)?,
+                }
+            }
             Kind::DynamicSymbol => self.change_symbol(&mut bytes, random, ".dynsym")?,
             Kind::RecordNumber => {
                 let record = self.part(RECORD)?.bytes.clone();

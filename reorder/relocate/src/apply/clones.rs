@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::Applied;
 use super::elf::prove;
-use crate::debug::DebugPolicy;
-use crate::elf::copies::{Candidate, Candidates, Copied, Obstacle, Wanted, copy};
+use crate::RelocateOptions;
+use crate::elf::copies::{Candidate, Candidates, Copied, KeptRelocations, Obstacle, Wanted, copy};
 use crate::warning::Warning;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
@@ -55,14 +55,15 @@ pub struct CopyableFunctions {
 /// What of all functions could be copied.
 ///
 /// # Errors
-/// Refusals (R8, R13), malformed tables.
+/// Refusals (R8), malformed tables.
 pub fn copyable(
     file: &ElfFile<'_>,
     functions: &ElfFunctions<'_>,
     analysis: &Analysis<'_>,
 ) -> Result<CopyableFunctions> {
     let all: Vec<FunctionIndex> = functions.table.iter().map(|(index, _)| index).collect();
-    let candidates = Candidates::find(file, functions, analysis, &all, Wanted::Whole)?;
+    let wanted = (Wanted::Whole, KeptRelocations::LeaveOut);
+    let candidates = Candidates::find(file, functions, analysis, &all, wanted)?;
     let mut obstacles = BTreeMap::new();
     for obstacle in candidates.obstacles() {
         *obstacles.entry(obstacle).or_default() += 1;
@@ -79,7 +80,7 @@ pub fn with_clones(
     applied: Applied,
     wanted: &[Address],
     has_moved: bool,
-    debug: DebugPolicy,
+    options: RelocateOptions,
 ) -> Result<Applied> {
     let stayed: BTreeSet<Address> = applied.summary.pinned.iter().map(|function| function.address).collect();
     let is_wanted = |address: &&Address| !has_moved || stayed.contains(address);
@@ -90,7 +91,7 @@ pub fn with_clones(
             let starting = |address: &Address| functions.starting_at(*address);
             (wanted.iter().filter_map(starting).collect(), Wanted::Whole)
         },
-        debug,
+        options,
         |candidates| Ok((0..candidates.len()).collect()),
     )
 }
@@ -103,7 +104,7 @@ pub fn with_clones(
 pub fn with_fragments(
     applied: Applied,
     ran: &[Range<Address>],
-    debug: DebugPolicy,
+    options: RelocateOptions,
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     with_copies(
@@ -116,7 +117,7 @@ pub fn with_fragments(
             let wanted = functions.iter().filter(|(_, function)| has_run(function.start, function.end));
             (wanted.map(|(index, _)| index).collect(), Wanted::Ran(ran))
         },
-        debug,
+        options,
         lay_out,
     )
 }
@@ -128,13 +129,13 @@ pub fn with_fragments(
 pub fn with_random_fragments(
     applied: Applied,
     seed: u64,
-    debug: DebugPolicy,
+    options: RelocateOptions,
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     with_copies(
         applied,
         |functions| (functions.iter().map(|(index, _)| index).collect(), Wanted::AtRandom(seed)),
-        debug,
+        options,
         lay_out,
     )
 }
@@ -142,7 +143,7 @@ pub fn with_random_fragments(
 fn with_copies<'ran>(
     applied: Applied,
     wanted: impl FnOnce(&FunctionTable<'_>) -> (Vec<FunctionIndex>, Wanted<'ran>),
-    debug: DebugPolicy,
+    options: RelocateOptions,
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     let Applied { bytes: moved, map, mut summary } = applied;
@@ -152,11 +153,14 @@ fn with_copies<'ran>(
     let copied = {
         let _phase = tracing::info_span!("copy").entered();
         let (wanted, parts) = wanted(&functions.table);
-        let candidates = Candidates::find(&file, &functions, &analysis, &wanted, parts)?;
+        let candidates =
+            Candidates::find(&file, &functions, &analysis, &wanted, (parts, options.relocations))?;
         let order = lay_out(&candidates.candidates(&file, &analysis))?;
-        copy(&file, &functions, &analysis, candidates, debug, order)?
+        copy(&file, &functions, &analysis, candidates, options.debug, order)?
     };
     summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));
+    let left_out = copied.left_out.iter().cloned();
+    summary.warnings.extend(left_out.map(|section| Warning::KeptRelocationsLeftOut { section }));
     summary.clones = Some(summary_of(&functions.table, &copied));
     if !copied.copies.is_empty() {
         let _phase = tracing::info_span!("verify").entered();

@@ -4,6 +4,7 @@
 
 pub mod clones;
 pub mod copies_map;
+pub mod earlier_copies;
 pub mod elf;
 pub mod macho;
 #[cfg(test)]

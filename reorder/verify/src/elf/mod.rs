@@ -48,6 +48,8 @@ use crate::{TableUse, VerifyOptions, debug};
 pub(crate) fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyReport> {
     let mut findings = Findings::new(options.listed_differences);
     let old = ElfView::parse(old)?;
+    let whole = without_proven_copies(&old, new)?;
+    let old = whole.as_deref().map(ElfView::parse).transpose()?.unwrap_or(old);
     // An old image that does not correspond to itself is malformed; report that as an error instead of a fault of the new
     // image.
     let (itself, outcome) = rayon::join(
@@ -66,6 +68,19 @@ pub(crate) fn provable_tables(image: &[u8], uses: &[TableUse]) -> Result<Vec<boo
     clones::provable(&ElfView::parse(image)?, uses)
 }
 
+/// The old image without its copies, if it has any: a run of it is a run of the image without them, which the new image is
+/// compared with. `None` too if both images are the same.
+fn without_proven_copies(old: &ElfView<'_>, new: &[u8]) -> Result<Option<Vec<u8>>> {
+    let Some(record) = clones::Record::of(old)?.filter(|_| old.bytes != new) else { return Ok(None) };
+    let whole = record.without_copies(old.bytes);
+    let mut findings = Findings::new(0);
+    clones::check(&ElfView::parse(&whole)?, old, &record, &mut findings)?;
+    match findings.finish().is_proven() {
+        true => Ok(Some(whole)),
+        false => Err(Error::malformed(0, "the list of copies does not lead to the image without them")),
+    }
+}
+
 /// Checks an image in which functions moved, or were copied, or both.
 fn verify_images(
     old: &ElfView<'_>,
@@ -74,7 +89,6 @@ fn verify_images(
     findings: &mut Findings,
 ) -> Result<()> {
     match clones::Record::of(new)? {
-        // If the old image already had copies, both are compared as they are.
         Some(record) if clones::Record::of(old)?.is_none() => {
             let whole = record.without_copies(new.bytes);
             let without = ElfView::parse(&whole)?;

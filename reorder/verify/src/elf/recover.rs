@@ -22,6 +22,12 @@ use reorder_base::error::{Error, Result};
 /// correspond, disagree about a move, or describe functions that overlap or leave their section.
 pub(crate) fn recover_moves(old: &[u8], new: &[u8]) -> Result<AddressMoves> {
     let (old, new) = (ElfView::parse(old)?, ElfView::parse(new)?);
+    // The places in an image with copies are those of the image without them.
+    let whole = match Record::of(&old)? {
+        Some(record) if old.bytes != new.bytes => Some(record.without_copies(old.bytes)),
+        _ => None,
+    };
+    let old = whole.as_deref().map(ElfView::parse).transpose()?.unwrap_or(old);
     match Record::of(&new)? {
         Some(record) if Record::of(&old)?.is_none() => {
             let whole = record.without_copies(new.bytes);

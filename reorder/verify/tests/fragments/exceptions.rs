@@ -47,8 +47,25 @@ fn with_sites(old: &[[u8; 4]], new: Option<&[[u8; 4]]>) -> impl FnOnce(&mut Desi
 #[test]
 fn calls_are_caught_at_the_pads_of_the_original() {
     assert_eq!(changed(|design| *design = caught()), NOTHING);
-    // A site of another division, and one that covers the jump as well.
-    assert_eq!(changed(with_sites(&[[5, 5, 10, 1]], Some(&[[0, 10, 10, 1]]))), NOTHING);
+}
+
+#[test]
+fn what_no_exception_passes_is_right_too() {
+    let is_refused =
+        |design: Box<dyn FnOnce(&mut Design)>| is_refused("says more than the original's", design);
+    // The jump after the copy of the call.
+    is_refused(Box::new(with_sites(&[[5, 5, 10, 1]], Some(&[[0, 10, 10, 1]]))));
+    let damaged = |at: usize| {
+        move |design: &mut Design| {
+            with_sites(&[[5, 5, 0, 0]], Some(&[[0, 5, 0, 0]]))(design);
+            let (_, table) = design.fragments[1].table.as_mut().unwrap();
+            table[at] ^= 1;
+        }
+    };
+    // What pads would count from, an action and a type that no site leads to.
+    for at in [1, 13, 16] {
+        is_refused(Box::new(damaged(at)));
+    }
 }
 
 #[test]

@@ -35,13 +35,26 @@ pub(super) struct ExceptionTable<'data> {
     sites: Vec<Site>,
     /// What landing pads count from.
     base: Address,
+    /// The table and its address.
+    bytes: &'data [u8],
+    address: Address,
+    /// Position of the actions, which extend to an unknown end.
+    actions: usize,
+    type_encoding: u8,
+    /// Bytes of a type, if its form is known.
+    type_width: Option<usize>,
+    /// Position after the types, the first number last; lists of types come after them.
+    types_end: usize,
+}
+
+/// What some sites need of a table.
+struct Needed<'data> {
     /// Actions, in the form that they have.
     actions: &'data [u8],
-    type_encoding: u8,
-    /// Fields of types, the first number last, and the address of the first of them.
+    /// Fields of types, and the address of the first of them.
     types: &'data [u8],
     types_address: Address,
-    /// Lists of types, which come after the types.
+    /// Lists of types.
     lists: &'data [u8],
 }
 
@@ -74,22 +87,31 @@ impl<'data> ExceptionTable<'data> {
         let encoding = reader.byte()?;
         let size = usize::try_from(reader.unsigned()?).ok()?;
         let sites = read_sites(reader.take(size)?, encoding)?;
-        let actions = bytes.get(reader.position()..)?;
-        let used = Used::by(&sites, actions, types_end.and_then(|end| bytes.get(end..)).unwrap_or(&[]))?;
-        let width = type_width(type_encoding, is_fixed);
+        let actions = reader.position();
+        let type_width = type_width(type_encoding, is_fixed);
         let types_end = types_end.unwrap_or(0);
+        let table = Self { sites, base, bytes, address, actions, type_encoding, type_width, types_end };
+        // What any site may need.
+        table.needed(&table.sites)?;
+        Some(table)
+    }
+
+    /// What `sites` need. `None` for forms that cannot be repeated elsewhere.
+    fn needed(&self, sites: &[Site]) -> Option<Needed<'data>> {
+        let bytes = self.bytes;
+        let lists: &'data [u8] =
+            if self.type_encoding == OMITTED { &[] } else { bytes.get(self.types_end..)? };
+        let actions = bytes.get(self.actions..)?;
+        let used = Used::by(sites, actions, lists)?;
         let types_start = match used.types {
-            0 => types_end,
-            count => types_end.checked_sub(count.checked_mul(width?)?)?,
+            0 => self.types_end,
+            count => self.types_end.checked_sub(count.checked_mul(self.type_width?)?)?,
         };
-        Some(Self {
-            sites,
-            base,
+        Some(Needed {
             actions: actions.get(..used.actions)?,
-            type_encoding: if used.types == 0 && used.lists == 0 { OMITTED } else { type_encoding },
-            types: bytes.get(types_start..types_end)?,
-            types_address: address.plus(types_start as u64),
-            lists: bytes.get(types_end..types_end.checked_add(used.lists)?)?,
+            types: bytes.get(types_start..self.types_end)?,
+            types_address: self.address.plus(types_start as u64),
+            lists: lists.get(..used.lists)?,
         })
     }
 
@@ -109,35 +131,34 @@ impl<'data> ExceptionTable<'data> {
                 put_unsigned(&mut described, value);
             }
         }
-        let has_actions = sites.iter().any(|site| site.action != 0);
+        let needed = self.needed(sites)?;
         let mut rest = vec![UNSIGNED];
         put_unsigned(&mut rest, described.len() as u64);
         rest.extend(described);
-        if !has_actions || self.type_encoding == OMITTED {
+        rest.extend_from_slice(needed.actions);
+        if needed.types.is_empty() && needed.lists.is_empty() {
             bytes.push(OMITTED);
             bytes.extend(rest);
-            bytes.extend_from_slice(if has_actions { self.actions } else { &[] });
             return Some(bytes);
         }
-        rest.extend_from_slice(self.actions);
         bytes.push(self.type_encoding);
-        put_unsigned(&mut bytes, (rest.len() + self.types.len()) as u64);
+        put_unsigned(&mut bytes, (rest.len() + needed.types.len()) as u64);
         bytes.extend(rest);
         let types = address.plus(bytes.len() as u64);
-        bytes.extend(self.moved_types(types)?);
-        bytes.extend_from_slice(self.lists);
+        bytes.extend(self.moved_types(&needed, types)?);
+        bytes.extend_from_slice(needed.lists);
         Some(bytes)
     }
 
     /// The fields of types as they read at `address`.
-    fn moved_types(&self, address: NewAddress) -> Option<Vec<u8>> {
+    fn moved_types(&self, needed: &Needed<'_>, address: NewAddress) -> Option<Vec<u8>> {
         /// `DW_EH_PE_pcrel`.
         const RELATIVE: u8 = 0x10;
-        let mut types = self.types.to_vec();
+        let mut types = needed.types.to_vec();
         if self.type_encoding & 0x70 != RELATIVE {
             return Some(types);
         }
-        let nearer = self.types_address.0.wrapping_sub(address.0);
+        let nearer = needed.types_address.0.wrapping_sub(address.0);
         match self.type_encoding & 0x0f {
             0x03 | 0x0b => {
                 for field in types.as_chunks_mut::<4>().0 {
@@ -204,7 +225,7 @@ fn read_sites(bytes: &[u8], encoding: u8) -> Option<Vec<Site>> {
     Some(sites)
 }
 
-/// How much of the rest of a table its sites use.
+/// How much of the rest of a table some sites use.
 #[derive(Default)]
 struct Used {
     /// Bytes of actions.

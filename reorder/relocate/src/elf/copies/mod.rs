@@ -36,7 +36,7 @@ use std::ops::Range;
 
 pub use obstacle::Obstacle;
 pub use program_headers::LostNote;
-pub use sections::SUFFIX;
+pub use sections::{KeptRelocations, SUFFIX};
 
 use crate::debug::copies::describe;
 use crate::debug::sections::Edits;
@@ -49,11 +49,11 @@ use reorder_base::error::Result;
 use reorder_base::hint::Hint;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::analysis::obligations::COPIES;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
-use reorder_image::elf::kept_relocations::KeptTables;
 use reorder_image::functions::FunctionIndex;
-use sections::{EXCEPTIONS, Placed, Sections};
+use sections::{EXCEPTIONS, Placed, Sections, kept_relocations};
 
 /// An image with copies.
 #[derive(Clone, Debug)]
@@ -70,6 +70,8 @@ pub struct Copied {
     pub skipped: Vec<(Address, Obstacle, Address)>,
     /// A note that can no longer be found in a running program.
     pub lost: Option<LostNote>,
+    /// Names of the sections of relocations that were left out.
+    pub left_out: Vec<String>,
 }
 
 /// What could be copied of an image.
@@ -111,9 +113,9 @@ impl Candidates {
         table: &ElfFunctions<'_>,
         analysis: &Analysis<'_>,
         functions: &[FunctionIndex],
-        wanted: Wanted<'_>,
+        (wanted, relocations): (Wanted<'_>, KeptRelocations),
     ) -> Result<Self> {
-        check(file)?;
+        check(file, relocations)?;
         let ran = match wanted {
             Wanted::Whole | Wanted::AtRandom(_) => &[],
             Wanted::Ran(ran) => ran,
@@ -226,6 +228,7 @@ pub fn copy(
             let range = fragment.original(&bodies);
             (range.start, range.end.distance_from(range.start), placed.start)
         });
+        let left_out = kept_relocations(file).map(|section| section.display_name().to_string());
         return Ok(Copied {
             bytes,
             copies: copied.collect(),
@@ -236,6 +239,7 @@ pub fn copy(
                 .map(|(block, obstacle, place)| (original(block), obstacle, place))
                 .collect(),
             lost: slot.lost.filter(|_| !fragments.is_empty()),
+            left_out: left_out.filter(|_| !fragments.is_empty()).collect(),
         });
     }
 }
@@ -268,11 +272,28 @@ fn contents(
 /// Rounds of excluding addresses that new displacements look like; even one is rare.
 const MAX_ROUNDS: usize = 4;
 
-fn check(file: &ElfFile<'_>) -> std::result::Result<(), Refusal> {
-    if !KeptTables::read(file).is_empty() {
+/// The file without the copies that it lists; `None` if it has none.
+///
+/// # Errors
+/// Refuses (R13) an image with copies whose list is missing or damaged.
+pub fn restored(file: &ElfFile<'_>) -> std::result::Result<Option<Vec<u8>>, Refusal> {
+    if file.section(COPIES.as_bytes()).is_none() {
+        return Ok(None);
+    }
+    record::restored(file).map(Some).ok_or_else(no_way_back)
+}
+
+/// The refusal of an image with copies that its list does not lead away from.
+pub fn no_way_back() -> Refusal {
+    let what =
+        "the image has copies of functions, and its list of them does not lead back to the image without";
+    Refusal::new(RefusalCode::Copies, what, Hint::ImageWithoutCopies)
+}
+
+fn check(file: &ElfFile<'_>, relocations: KeptRelocations) -> std::result::Result<(), Refusal> {
+    if relocations == KeptRelocations::Refuse && kept_relocations(file).next().is_some() {
         let what = "relocations that the linker kept would no longer describe the code that leads to copies";
-        let otherwise = Some("strip the image");
-        return Err(Refusal::new(RefusalCode::Copies, what, Hint::LeaveOutCopies { otherwise }));
+        return Err(Refusal::new(RefusalCode::Copies, what, Hint::LeaveOutRelocations));
     }
     Ok(())
 }

@@ -213,6 +213,13 @@ impl<'run> Copies<'run> {
         Some(copy.start.plus(u64::from(copy.arranged.offsets[step])))
     }
 
+    /// Bytes from `copy` to the end of the fragment around it.
+    pub(super) fn rest_of_fragment(&self, copy: NewAddress) -> Option<u64> {
+        let after = self.placed.partition_point(|placed| placed.start <= copy);
+        let placed = self.placed[..after].last().filter(|placed| copy < placed.end())?;
+        Some(placed.end().distance_from(copy))
+    }
+
     /// Where a branch to `target` leads: to its copy if it has one, else to the original.
     pub(super) fn branch_target(&self, target: Address) -> NewAddress {
         self.copy_of(target).unwrap_or(NewAddress(target.0))

@@ -15,9 +15,16 @@
 use std::ops::Range;
 
 use super::placed::{Copies, ENTRY};
+use super::sections::RECORD;
+use reorder_base::little_endian::u64_at;
+use reorder_image::elf::file::ElfFile;
 
 /// First bytes of the section.
 const MAGIC: &[u8; 8] = b"REORDCL2";
+/// The same where whole functions were copied: three numbers for each, and no tables.
+const MAGIC_OF_FUNCTIONS: &[u8; 8] = b"REORDCL1";
+/// Bytes of a number.
+const NUMBER: usize = 8;
 
 /// The section's contents, given the file before and after.
 pub(super) fn write(old: &[u8], new: &[u8], copies: &Copies<'_>) -> Vec<u8> {
@@ -46,6 +53,37 @@ pub(super) fn write(old: &[u8], new: &[u8], copies: &Copies<'_>) -> Vec<u8> {
         record.extend_from_slice(&old[run]);
     }
     record
+}
+
+/// The file without the copies that `file` lists, as the list has it; `None` if the list is missing or damaged.
+pub(super) fn restored(file: &ElfFile<'_>) -> Option<Vec<u8>> {
+    let record = file.section_bytes(file.section(RECORD.as_bytes())?);
+    let number = |at: usize| usize::try_from(u64_at(record, at)?).ok();
+    let after = |at: usize, count: usize, numbers: usize| {
+        let size = count.checked_mul(numbers * NUMBER)?;
+        at.checked_add(NUMBER)?.checked_add(size)
+    };
+    let (numbers, has_tables) = match record.first_chunk::<8>()? {
+        MAGIC => (4, true),
+        MAGIC_OF_FUNCTIONS => (3, false),
+        _ => return None,
+    };
+    let mut bytes = file.bytes.get(..number(MAGIC.len())?)?.to_vec();
+    let mut at = MAGIC.len() + NUMBER;
+    at = after(at, number(at)?, numbers)?;
+    if has_tables {
+        at = after(at, number(at)?, 4)?;
+    }
+    let runs = number(at)?;
+    at += NUMBER;
+    for _ in 0..runs {
+        let (start, size) = (number(at)?, number(at + NUMBER)?);
+        at += 2 * NUMBER;
+        let old = record.get(at..at.checked_add(size)?)?;
+        bytes.get_mut(start..start.checked_add(size)?)?.copy_from_slice(old);
+        at += size;
+    }
+    Some(bytes)
 }
 
 /// Runs of bytes that differ; runs with few equal bytes between them are joined.

@@ -129,8 +129,12 @@ pub(super) fn redirect(
             symbol.defining_section().is_some() && !symbol.is_section() && !symbol.is_thread_local();
         if let (true, Some(new)) = (is_address, new_address(symbol.value)) {
             put(symbol.value_field, &new.0.to_le_bytes());
-            // `st_shndx` comes before `st_value`.
+            // `st_shndx` comes before `st_value`, `st_size` after it. Of the size of the original, the symbol would name
+            // what other functions have after the copy.
             put(FileOffset(symbol.value_field.0 - 2), &index.to_le_bytes());
+            if let Some(size) = copies.rest_of_fragment(new).filter(|_| symbol.size > 0) {
+                put(FileOffset(symbol.value_field.0 + 8), &size.to_le_bytes());
+            }
         }
     }
     if file.entry != Address(0) {

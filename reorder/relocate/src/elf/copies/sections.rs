@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use super::placed::Copies;
 use crate::debug::sections::Edits;
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::NewAddress;
 use reorder_base::hint::Hint;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::obligations::COPIES;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::kept_relocations::is_table;
 use reorder_image::elf::section::Section;
 use reorder_image::functions::FunctionTable;
 
@@ -22,7 +23,7 @@ const COUNT_FIELD: usize = 60;
 const NAMES_FIELD: usize = 62;
 
 /// Name of the section that lists the copies and what the file held before.
-const RECORD: &str = ".reorder.clones";
+pub(super) const RECORD: &str = ".reorder.clones";
 /// Name of the section with the exception tables of copies.
 pub(super) const EXCEPTIONS: &str = ".gcc_except_table.reorder";
 /// Suffix of the copies' names.
@@ -37,6 +38,23 @@ pub(super) struct Placed {
     pub address: NewAddress,
     /// Bytes.
     pub size: u64,
+}
+
+/// Relocations that the linker kept (`--emit-relocs`) describe the code before it led to copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeptRelocations {
+    /// An image that has some is refused.
+    #[default]
+    Refuse,
+    /// They are left out: their section headers become empty ones, so that others keep their numbers.
+    LeaveOut,
+}
+
+/// The sections of `file` with relocations that the linker kept, in either form.
+pub(super) fn kept_relocations<'file, 'data>(
+    file: &'file ElfFile<'data>,
+) -> impl Iterator<Item = &'file Section<'data>> {
+    file.sections.iter().filter(|section| is_table(section) && !section.is_loaded() && section.size > 0)
 }
 
 /// The section headers, to which two sections will be added.
@@ -63,7 +81,13 @@ impl<'run> Sections<'run> {
             let otherwise = Some("relink with fewer sections");
             return Err(Refusal::new(RefusalCode::Copies, what, Hint::LeaveOutCopies { otherwise }));
         };
-        Ok(Self { file, headers: headers.to_vec(), names, strings: BTreeMap::new() })
+        let mut headers = headers.to_vec();
+        // None are left unless they are to be left out.
+        for section in kept_relocations(file) {
+            let start = section.index.0 as usize * HEADER;
+            headers[start..start + HEADER].fill(0);
+        }
+        Ok(Self { file, headers, names, strings: BTreeMap::new() })
     }
 
     /// The number that the section of copies will have.
@@ -113,23 +137,24 @@ impl<'run> Sections<'run> {
     }
 
     /// Symbols for the copies, where the image has a table of symbols: each fragment has the name of its function and a
-    /// suffix. They are global, since local ones must precede all others, and hidden.
+    /// suffix, and from the second with this name on a number, as global symbols must have names of their own. Global they
+    /// are since local ones must precede all others; they are hidden.
     fn symbols(&mut self, functions: &FunctionTable<'_>, copies: &Copies<'_>) -> Option<(usize, Vec<u8>)> {
         let file = self.file;
         let section = file.sections.iter().find(|section| section.kind == object::elf::SHT_SYMTAB.0)?;
         let strings = section.link as usize;
         let mut table = file.section_bytes(section).to_vec();
         let copied = self.index_of_copies();
-        let mut names: BTreeMap<Address, u32> = BTreeMap::new();
+        let mut numbers: BTreeMap<&[u8], u32> = BTreeMap::new();
         for (fragment, placed) in copies.fragments.iter().zip(&copies.placed) {
             let original = fragment.original(copies.bodies).start;
             let starts = &copies.bodies[fragment.body].function_starts;
             let after = starts.partition_point(|start| *start <= original);
             let Some(&start) = starts[..after].last() else { continue };
             let Some(name) = functions.names_at(start).next() else { continue };
-            let name = *names
-                .entry(start)
-                .or_insert_with(|| self.string(strings, &[name, SUFFIX.as_bytes()].concat()));
+            let number = numbers.entry(name).and_modify(|number| *number += 1).or_default();
+            let suffix = if *number == 0 { SUFFIX.to_owned() } else { format!("{SUFFIX}.{number}") };
+            let name = self.string(strings, &[name, suffix.as_bytes()].concat());
             let mut symbol = [0; SYMBOL];
             symbol[..4].copy_from_slice(&name.to_le_bytes());
             symbol[4] = object::elf::STB_GLOBAL.0 << 4 | object::elf::STT_FUNC.0;

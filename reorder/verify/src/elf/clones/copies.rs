@@ -111,6 +111,22 @@ impl<'a> Copies<'a> {
         }
     }
 
+    /// The fragment that begins at `address`, if the copies are of fragments.
+    pub(super) fn fragment_at(&self, address: NewAddress) -> Option<&Copied> {
+        self.fragments.as_ref()?;
+        let number = self.by_copy.binary_search_by_key(&address, |copied| copied.copy).ok()?;
+        Some(&self.by_copy[number])
+    }
+
+    /// The size of a symbol of the copy at `address`, whose original had `size`: that of the rest of the fragment. Tools find
+    /// the symbol of an address by it.
+    pub(super) fn named_size(&self, address: NewAddress, size: u64) -> u64 {
+        let after = self.by_copy.partition_point(|copied| copied.copy <= address);
+        let copied = self.by_copy[..after].last().filter(|copied| address < copied.copy_end());
+        let copied = copied.filter(|_| size > 0 && self.fragments.is_some());
+        copied.map_or(size, |copied| copied.copy_end().distance_from(address))
+    }
+
     /// Whether no code or data at `place` may hold `target`. It lies inside a function with a copy, at no start of a function,
     /// and `place` lies outside of that function, or the original returns to `target` after a call that has a copy.
     pub(super) fn is_known_inside(&self, target: Address, place: Address) -> bool {

@@ -32,6 +32,9 @@ pub(super) struct Filter {
     types: Vec<Option<TypeReference>>,
 }
 
+/// `DW_EH_PE_uleb128`, the form of call sites that GCC and LLVM choose.
+const UNSIGNED: u8 = 0x01;
+
 /// Longer chains of filters are circles, or not made by a compiler.
 const MAX_FILTERS: usize = 1024;
 
@@ -56,6 +59,10 @@ pub(super) struct ExceptionTable<'data> {
     bytes: &'data [u8],
     address: u64,
     is_fixed: bool,
+    /// What landing pads count from.
+    base: u64,
+    /// Encoding of the call sites.
+    encoding: u8,
     sites: Vec<Site>,
     /// Position of the action table.
     actions: usize,
@@ -116,7 +123,7 @@ impl<'data> ExceptionTable<'data> {
         // Other orders have another meaning: the search ends at the first site after the place.
         let is_sorted = sites.windows(2).all(|sites| sites[0].end <= sites[1].start);
         let is_sound = is_sorted && sites.iter().all(|site| site.start <= site.end);
-        is_sound.then_some(Self { bytes, address, is_fixed, sites, actions, types })
+        is_sound.then_some(Self { bytes, address, is_fixed, base, encoding, sites, actions, types })
     }
 
     /// The addresses of the table, with the actions and types that its call sites lead to.
@@ -151,11 +158,55 @@ impl<'data> ExceptionTable<'data> {
         Some(end)
     }
 
+    /// The addresses from the start of the first call site to the end of the last.
+    pub(super) fn described(&self) -> Option<Range<u64>> {
+        Some(self.sites.first()?.start..self.sites.last()?.end)
+    }
+
+    /// The position in the action table that the call site around `place` names, if there is a call site.
+    pub(super) fn action_at(&self, place: u64) -> Option<u64> {
+        self.site_at(place).map(|site| site.action)
+    }
+
+    /// Whether all that its call sites do not say is as in `old`, or by default: what landing pads count from if there are none,
+    /// the form of call sites if there are none, the form of types, and each byte of actions, types and lists, also those that
+    /// no call site leads to.
+    pub(super) fn repeats(&self, old: &Self) -> bool {
+        let has_form = match (self.types, old.types) {
+            (None, _) => true,
+            (Some((encoding, _)), old) => old.is_some_and(|(expected, _)| encoding == expected),
+        };
+        let has_base = self.base == old.base || self.sites.iter().any(|site| site.pad != 0);
+        let is_read = !self.sites.is_empty() || self.encoding == UNSIGNED;
+        has_base && is_read && has_form && self.repeats_rest(old).unwrap_or(false)
+    }
+
+    /// Whether the actions begin as those of `old`, nothing but the same types follows, and then lists begin as those of `old`.
+    /// How many types there are is not stated anywhere.
+    fn repeats_rest(&self, old: &Self) -> Option<bool> {
+        let extent = self.extent();
+        let end = usize::try_from(extent.end.checked_sub(extent.start)?).ok()?;
+        let types_end = self.types.map_or(end, |(_, end)| end);
+        let actions = self.bytes.get(self.actions..types_end)?;
+        let same = actions.iter().zip(old.bytes.get(old.actions..)?).take_while(|(new, old)| new == old);
+        let rest = actions.len() - same.count();
+        let (Some((encoding, _)), Some((_, old_end))) = (self.types, old.types) else {
+            return Some(rest == 0);
+        };
+        let types = rest.div_ceil(pointer_size(encoding)?) as u64;
+        let is_same = |number| self.type_at(number).is_some_and(|found| old.type_at(number) == Some(found));
+        let lists = self.bytes.get(types_end..end)?;
+        Some((1..=types).all(is_same) && old.bytes.get(old_end..)?.starts_with(lists))
+    }
+
+    fn site_at(&self, place: u64) -> Option<&Site> {
+        let after = self.sites.partition_point(|site| site.start <= place);
+        self.sites[..after].last().filter(|site| place < site.end)
+    }
+
     /// What the table says of the byte at `place`; `None` when its filters are not understood.
     pub(super) fn at(&self, place: u64) -> Option<Found> {
-        let after = self.sites.partition_point(|site| site.start <= place);
-        let site = self.sites[..after].last().filter(|site| place < site.end);
-        Some(match site {
+        Some(match self.site_at(place) {
             None => Found::Missing,
             Some(Site { pad: 0, .. }) => Found::NoPad,
             Some(site) => Found::Pad(site.pad, self.filters(site.action)?),
@@ -284,6 +335,38 @@ mod tests {
         ];
         assert_eq!(table.at(START + 0x17), Some(Found::Pad(START + 0x20, filters)));
         assert_eq!(table.at(START + 0x18), Some(Found::Missing));
+    }
+
+    #[test]
+    fn what_no_call_site_needs_is_the_old_one() {
+        let old = parse(&TABLE, 10).expect("a table");
+        let with = |at: usize, byte: u8| {
+            let mut table = TABLE;
+            table[at] = byte;
+            parse(&table, 10).expect("a table that can be read").repeats(&old)
+        };
+        assert!(with(0, 0xff));
+        assert!(with(12, 0), "another action is for the comparison of call sites to find");
+        assert!(!with(19, 5), "a byte of actions that nothing reads");
+        assert!(!with(20, 1), "a type");
+        assert!(!with(28, 1), "a list of types");
+        assert!(!with(1, 0x0b), "the form of types");
+        let cleanup = [0xff, 0xff, 0x01, 4, 0x10, 8, 0x20, 0];
+        assert!(parse(&cleanup, 10).expect("a table without types").repeats(&old));
+        let empty = |encoding| {
+            let table = [0xff, 0xff, encoding, 0];
+            parse(&table, 10).expect("a table without call sites").repeats(&old)
+        };
+        assert!(empty(0x01) && !empty(0x41), "a form of call sites that nothing reads");
+        let elsewhere = |pad| {
+            let table = [0xff, 0xff, 0x01, 4, 0x10, 8, pad, 0];
+            let table = ExceptionTable::parse((&table, ADDRESS), true, START + 1, &mut 10);
+            table.expect("a table").repeats(&old)
+        };
+        assert!(elsewhere(0x1f), "pads are compared themselves");
+        assert!(!elsewhere(0), "none of them, and another place to count from");
+        let action = [0xff, 0xff, 0x01, 4, 0x10, 8, 0x20, 1, 0, 0];
+        assert!(!parse(&action, 10).expect("a table with an action").repeats(&old), "another action");
     }
 
     #[test]

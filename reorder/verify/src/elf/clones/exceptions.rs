@@ -39,6 +39,18 @@ impl<'a> ExceptionTables<'a> {
     }
 }
 
+/// Whether the table of the copy whose instructions are at `code` says nothing that the original's does not: unwinders read no
+/// more of it than its call sites need, but what they may read is right.
+pub(super) fn adds_nothing(
+    (old, new): (&Option<ExceptionTable<'_>>, &Option<ExceptionTable<'_>>),
+    code: &Range<NewAddress>,
+) -> bool {
+    let Some(new) = new else { return true };
+    let is_inside =
+        new.described().is_none_or(|range| code.start.0 <= range.start && range.end <= code.end.0);
+    is_inside && old.as_ref().is_none_or(|old| new.repeats(old))
+}
+
 /// Whether an exception that passes the copy of an instruction goes on as if it passed the original.
 pub(super) fn is_caught_alike(
     copies: &Copies<'_>,
@@ -47,6 +59,11 @@ pub(super) fn is_caught_alike(
 ) -> bool {
     if old.is_none() && new.is_none() {
         return true;
+    }
+    if let (Some(old), Some(new)) = (old, new)
+        && old.action_at(at.original.0) != new.action_at(at.copy.0)
+    {
+        return false;
     }
     let found = |table: &Option<ExceptionTable<'_>>, place: u64| match table {
         None => Some(Found::NoPad),

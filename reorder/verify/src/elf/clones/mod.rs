@@ -26,6 +26,7 @@ mod restartable;
 mod rows;
 mod search_table;
 mod segments;
+mod symbols;
 mod tables;
 mod unwind;
 mod unwind_fragments;
@@ -44,6 +45,7 @@ use super::symbol_walk::{SymbolView, symbols};
 use super::unwind_walk::UnwindEntries;
 use crate::debug::copies::{Point, check_copies};
 use crate::elf::view::ElfView;
+use crate::remark::Remark;
 use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
 use copies::Copies;
@@ -69,6 +71,10 @@ pub(super) fn check(
     let segment = segments::added_segment(old, new)?;
     let section = segments::added_section(old, new, &segment)?;
     let index = old.sections.len();
+    for section in old.sections.iter().filter(|section| segments::is_kept_relocations(section)) {
+        let name = String::from_utf8_lossy(section.name).into_owned();
+        findings.remark(Remark::KeptRelocationsLeftOut(name));
+    }
     let functions = moves_between(old, old)?;
     let starts = function_starts(old)?;
     let unit = match record.listed {
@@ -101,7 +107,7 @@ pub(super) fn check(
     pointers::check_identity(&copies, findings);
     code::check_insides(&copies, findings);
     restartable::check_restartable(&copies, findings);
-    pointers::check_added_symbols(&copies, index, findings);
+    symbols::check_added_symbols(&copies, index, findings);
     check_copies((old, new), described_points(&copies), findings)?;
     let compared = claims.compare_rest(old.bytes, new.bytes, |run| {
         let (expected, found) = (old.bytes[run.start].into(), new.bytes[run.start].into());

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goblin::elf::header::ET_EXEC;
 use goblin::elf::reloc::{R_AARCH64_IRELATIVE, R_AARCH64_RELATIVE, R_X86_64_IRELATIVE, R_X86_64_RELATIVE};
-use goblin::elf::section_header::{SHT_DYNSYM, SHT_PROGBITS, SHT_RELA, SHT_SYMTAB};
+use goblin::elf::section_header::{SHT_DYNSYM, SHT_PROGBITS, SHT_RELA};
 
 use super::code;
 use super::copies::Copies;
 use super::segments::EXCEPTIONS;
-use crate::bytes::{displacement_at, u16_at, u64_at};
+use crate::bytes::{displacement_at, u64_at};
 use crate::elf::symbol_walk::{SYMBOL_SIZE, symbol_at};
 use crate::elf::view::{ElfView, SectionView};
 use crate::processor::Processor;
@@ -114,12 +114,13 @@ fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, fin
             continue;
         }
         let offset = before.offset + (number * SYMBOL_SIZE) as u64;
-        // The section and the value; everything else is compared byte by byte.
-        claims.add(offset + 6, 10);
+        // Section, value and size; everything else is compared byte by byte.
+        claims.add(offset + 6, 18);
         moved.insert(number as u64);
         let is_copy = symbol.is_defined()
             && found.section as usize == index
             && copies.original(NewAddress(found.value)).is_some()
+            && found.size == copies.named_size(NewAddress(found.value), symbol.size)
             && copies.stands_for(Address(symbol.value), NewAddress(found.value));
         if !is_copy {
             let name = format!("dynamic symbol {number}");
@@ -139,25 +140,6 @@ fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, fin
                     "no distance from a copy",
                     "one",
                 ));
-            }
-        }
-    }
-}
-
-/// Checks that added symbols are those of copies.
-pub(super) fn check_added_symbols(copies: &Copies<'_>, index: usize, findings: &mut Findings) {
-    for (before, after) in copies.old.sections.iter().zip(&copies.new.sections) {
-        if before.kind != SHT_SYMTAB {
-            continue;
-        }
-        for number in before.bytes.len() / SYMBOL_SIZE..after.bytes.len() / SYMBOL_SIZE {
-            let offset = number * SYMBOL_SIZE;
-            let section = u16_at(after.bytes, offset + 6).map(usize::from);
-            let value = NewAddress(u64_at(after.bytes, offset + 8).unwrap_or(0));
-            if section != Some(index) || !copies.may_be_named(value) {
-                let name = format!("added symbol {number}");
-                let place = Some(after.offset + offset as u64);
-                findings.differs(Difference::new(Check::Copies, place, name, "a copy", value.to_string()));
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use goblin::elf::ProgramHeader;
 use goblin::elf::program_header::{PF_R, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_NULL};
-use goblin::elf::section_header::{SHF_ALLOC, SHT_PROGBITS, SHT_SYMTAB};
+use goblin::elf::section_header::{SHF_ALLOC, SHT_NULL, SHT_PROGBITS, SHT_RELA, SHT_SYMTAB};
 
 use super::record::RECORD;
 use crate::bytes::range;
 use crate::debug::layout::is_debug;
+use crate::elf::compact_relocations::SHT_CREL;
 use crate::elf::view::{ElfView, SectionView};
 use reorder_base::error::{Error, Result};
 
@@ -78,6 +79,19 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
     }
 }
 
+/// Whether the linker kept relocations there, in either form. They describe code that now leads to copies.
+pub(super) fn is_kept_relocations(section: &SectionView<'_>) -> bool {
+    matches!(section.kind, SHT_RELA | SHT_CREL) && !section.is_loaded() && !section.bytes.is_empty()
+}
+
+/// Whether the header is one of no section.
+fn is_empty(section: &SectionView<'_>) -> bool {
+    section.kind == SHT_NULL
+        && [section.flags, section.address, section.offset] == [0; 3]
+        && (section.link, section.info) == (0, 0)
+        && (section.name.is_empty() && section.bytes.is_empty())
+}
+
 /// The section of the copies, which lies inside `segment`. A section of exception tables may follow it, then the list. All other old sections keep header and place, except unwind
 /// tables and tables of symbols and strings, which may move.
 ///
@@ -99,6 +113,12 @@ pub(super) fn added_section<'new, 'data>(
             && section.offset == segment.p_offset + (section.address - segment.p_vaddr)
     };
     for (before, after) in old.sections.iter().zip(&new.sections) {
+        if is_kept_relocations(before) {
+            match is_empty(after) {
+                true => continue,
+                false => return differs("relocations that do not describe copies are in section", before),
+            }
+        }
         let same_kind = (before.name, before.kind, before.flags, before.link, before.info)
             == (after.name, after.kind, after.flags, after.link, after.info);
         if !same_kind {

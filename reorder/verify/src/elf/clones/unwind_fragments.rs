@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::copies::Copies;
 use super::exception_lookup::ExceptionTable;
-use super::exceptions::{ExceptionTables, is_caught_alike};
+use super::exceptions::{ExceptionTables, adds_nothing, is_caught_alike};
 use super::fragments::{TailJump, tail};
 use super::instruction::{Pair, compare};
 use super::pairing::Repeated;
@@ -197,6 +197,9 @@ impl<'a> Sides<'a> {
             last = Some((at.copy.plus(pair.new_length), pair));
         }
         let Some((jump, pair)) = last else { return Err("one of no instructions".to_owned()) };
+        if !adds_nothing((&before.table, &after.table), &(copied.copy..jump)) {
+            return Err("an exception table that says more than the original's".to_owned());
+        }
         let jumps = tail(self.copies, jump, copied.copy_end()).unwrap_or_default();
         for (number, jump) in jumps.iter().enumerate() {
             let end = jumps.get(number + 1).map_or(copied.copy_end(), |next| next.place);
