@@ -49,6 +49,7 @@ pub fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
         | Hint::ChooseArchitecture(_)
         | Hint::LeaveOutArchitecture
         | Hint::ImageWithoutCopies
+        | Hint::ProgramOfLibrary { .. }
         | Hint::LeaveOutCopies { .. }
         | Hint::KeepWayBack
         | Hint::LeaveOutMap

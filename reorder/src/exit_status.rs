@@ -9,7 +9,7 @@ pub enum ExitStatus {
     Success,
     /// The command ran and has a finding, such as two images that differ: 1.
     Finding,
-    /// The command could not run (usage, files, an image that is refused): 2.
+    /// The command could not run (usage, files), or the image is refused: 2, of whatever command.
     Error,
     /// The status of the program that was run, or 128 plus its signal.
     Program(u8),

@@ -48,6 +48,9 @@ pub fn text(hint: &Hint) -> String {
         Hint::OtherRecorder { advice } => format!("{advice} (reorder traces --help)"),
         Hint::OtherSystem { processor, purpose } => other_system(*processor, *purpose),
         Hint::RecordElsewhere { program, then } => record_elsewhere(program, *then),
+        Hint::ProgramOfLibrary { library } => format!(
+            "this is a library, which other programs run: reorder record -o traces --image {library} -- PROGRAM ARGUMENTS"
+        ),
         Hint::Simulate => "simulate instead: reorder simulate --help".into(),
         Hint::MeasureProgram => "reorder measure PROGRAM -- ARGUMENTS".into(),
         Hint::Diagnose => "`reorder doctor` shows what forbids ptrace".into(),

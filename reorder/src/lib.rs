@@ -10,6 +10,7 @@ pub mod exit_status;
 pub mod explain;
 pub mod gate;
 pub mod hints;
+mod names;
 pub mod optimize_report;
 pub mod packages;
 pub mod page;

@@ -9,8 +9,8 @@ use reorder_layout::Strategy;
 use reorder_layout::simulate::Simulation;
 use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::CloneSummary;
-use reorder_report::Report;
 use reorder_report::table::{Table, change, grouped};
+use reorder_report::{Report, Width};
 use reorder_run::check::CheckedRun;
 use reorder_run::measure::{FigureKind, Measurement, Warning};
 
@@ -143,7 +143,7 @@ impl OptimizeReport {
 impl Report for OptimizeReport {
     const COMMAND: &'static str = "optimize";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut titles = vec!["run", "text pages and time", "old", "new", "change", "bound"];
         if self.total.block_bound_faults.is_some() {
             titles.push("of blocks");
@@ -156,7 +156,7 @@ impl Report for OptimizeReport {
             }
         }
         simulated_row(&mut table, "all runs", &self.total);
-        let mut text = table.render();
+        let mut text = table.render(width);
         text.push_str(&format!(
             "\n{}: {} bytes{}; {} of {} functions moved, {} pinned, {} {}; verified\n",
             self.output.display(),

@@ -25,8 +25,8 @@ COLUMNS = [
 PIN_COLUMNS = ["image", "function", "address", "bytes", "reason", "evidence"]
 MACHINES = {"x86-64": 62, "aarch64": 183}
 ET_DYN = 3
-# Exit status of `inspect` for an image that cannot be moved, and of `apply` for one that it does not accept.
-REFUSES, REFUSED = 1, 2
+# Exit status for an image that is refused; `inspect` then has a report, and has none of a file that is no image.
+REFUSED = 2
 # The largest image of a desktop takes seconds; a command that takes this long on a busy system hangs.
 LIMIT_SECONDS = 1200
 TIMED_OUT = 124
@@ -102,7 +102,8 @@ def examine(reorder, path, seed, layout):
     """The fields of an image's line by name, and its pinned functions."""
     row = dict.fromkeys(COLUMNS, "") | {"image": path, "bytes": path.stat().st_size}
     inspected = Run(reorder, "inspect", path, "--all", "--format", "json")
-    if inspected.status not in (0, REFUSES):
+    has_report = inspected.status == 0 or inspected.status == REFUSED and inspected.output.strip()
+    if not has_report:
         # Files that are not images, such as those without code, are told apart from a broken command by the message.
         kind = "refused" if inspected.status == REFUSED and "panicked" not in inspected.errors else "broken"
         return row | {"result": kind, "code": code_of(inspected.words()) or "error", "detail": inspected.words()}, []

@@ -393,6 +393,62 @@ def check_access(session):
     assert wide <= 0, f"the page is {wide} pixels wider than the window"
 
 
+def check_barriers(session):
+    """axe-core, with all of its rules, finds nothing."""
+    source = pathlib.Path(sys.prefix, "node_modules/axe-core/axe.min.js")
+    assert source.is_file(), f"{source} is missing: run scripts/install-page-tools"
+    session.page.evaluate(source.read_text())
+    found = session.page.evaluate(
+        """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
+          .map((rule) => `${rule.id}: ${rule.nodes.map((node) => node.target.join(" ")).join(", ")}`)"""
+    )
+    assert not found, f"axe-core finds: {found}"
+
+
+def check_address(session, expected):
+    """A link shows what its sender saw: the choices stand in the address."""
+    at = session.one("#model option").count() - 1
+    session.one("#model").select_option(index=at)
+    session.one("#scenario").select_option(index=expected["scenarios"] - 1)
+    shown = session.one("#headline").inner_text(), session.one("#subline").inner_text()
+    address = session.page.evaluate("location.href")
+    assert "model=" in address and "scenario=" in address, address
+    other = session.context.new_page()
+    other.goto(address)
+    expect(other.locator("html")).to_have_attribute("data-names", "ready", timeout=60_000)
+    again = other.locator("#headline").inner_text(), other.locator("#subline").inner_text()
+    assert again == shown, f"{address} shows {again}, not {shown}"
+    assert other.locator("#model").input_value() == str(at)
+    # Of another page, or written by hand.
+    other.evaluate("location.hash = '#model=none&scenario=<b>'")
+    assert other.locator("#headline").inner_text() == shown[0]
+    other.close()
+    session.one("#model").select_option(index=0)
+    session.one("#scenario").select_option(index=0)
+
+
+def check_union(session, expected):
+    """Where runs share pages, the sum on top is more than the map shows: the page says both."""
+    text = session.one("#map-union").inner_text()
+    if expected["scenarios"] < 2:
+        assert text == "", text
+        return
+    touched = session.one("#map-old .map-count strong").inner_text()
+    assert touched in text and expected["before"] in text, text
+
+
+def check_phone(session):
+    """The bar that stays on top is low, and what is wider than its frame shows it."""
+    height = session.one(".controls").bounding_box()["height"]
+    assert height <= 60, f"the bar is {height} pixels high"
+    cues = session.page.evaluate(
+        """() => [...document.querySelectorAll(".scroll")].filter((box) => box.checkVisibility() && box.scrollWidth > box.clientWidth)
+          .filter((box) => !getComputedStyle(box).backgroundImage.includes("gradient") || box.tabIndex !== 0)
+          .map((box) => box.id || box.className)"""
+    )
+    assert not cues, f"cut without a cue, or out of reach of the keyboard: {cues}"
+
+
 def check_print(session, directory):
     session.page.emulate_media(media="print")
     assert session.one(".controls").is_hidden(), "controls are printed"
@@ -418,11 +474,15 @@ def main(page, expected, directory):
             grounds[scheme] = session.page.evaluate("getComputedStyle(document.body).backgroundColor")
             check_heading(session, expected)
             check_access(session)
+            check_barriers(session)
+            check_union(session, expected)
             check_hover(session, expected["after"] is not None)
             check_zoom(session, "map-old", expected["functions"] > 100)
             check_map_keys(session, "map-old")
             check_colours(session, expected)
             check_touched(session, expected)
+            if scheme == "light":
+                check_address(session, expected)
             check_curve(session, expected)
             check_table(session, expected)
             check_hostile(session, expected)
@@ -434,10 +494,14 @@ def main(page, expected, directory):
             session.close()
         assert grounds["light"] != grounds["dark"], "both colour schemes look the same"
         assert switched == grounds["dark"], "the switch does not darken the page"
-        narrow = Session(browser, page, "light", width=420)
-        check_access(narrow)
-        narrow.page.screenshot(path=str(directory / "narrow.png"), full_page=True)
-        narrow.close()
+        for width in (1280, 390):
+            narrow = Session(browser, page, "light", width=width)
+            check_access(narrow)
+            check_barriers(narrow)
+            if width < 600:
+                check_phone(narrow)
+            narrow.page.screenshot(path=str(directory / f"{width}.png"), full_page=True)
+            narrow.close()
         for width in (360, 320):
             phone = Session(browser, page, "light", width=width)
             wide = phone.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

@@ -174,7 +174,7 @@ def apply(reorder, image, output, words):
         facts = json.loads(report)
         return Outcome(name, "", "", facts["functions_moved"], facts["functions"])
     code = re.search(r"refused \((\w+)\)", message)
-    if status == 2 and code:
+    if status in (1, 2) and code:
         return Outcome(name, "unproven" if code[1] == UNPROVEN else f"refused {code[1]}", message)
     return Outcome(name, "error", f"status {status}: {message}")
 

@@ -1,6 +1,7 @@
 //! Scores of many layouts of one program, side by side.
 
 use layout_algos::score::Span;
+use reorder_report::Width;
 use reorder_report::table::Table;
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +79,7 @@ impl LayoutReport {
                 table.row(std::iter::once(row.label.clone()).chain(figures));
             }
             text.push('\n');
-            text.push_str(&table.render());
+            text.push_str(&table.render(Width::UNLIMITED));
         }
         for row in &self.rows {
             for remark in &row.remarks {

@@ -3,6 +3,7 @@
 //! The figure is the geometric mean of the ratios, each report counting the same regardless of its faults, with the
 //! interval that holds the true mean with 95 % if the logarithms of the ratios are normally distributed.
 
+use reorder_report::Width;
 use reorder_report::table::Table;
 
 use crate::layout_report::{LayoutReport, Row};
@@ -64,7 +65,7 @@ pub fn summary(reports: &[LayoutReport], baseline: &str) -> Result<String, Strin
                 table.row(std::iter::once((*label).to_owned()).chain(cells));
             }
             text.push('\n');
-            text.push_str(&table.render());
+            text.push_str(&table.render(Width::UNLIMITED));
         }
     }
     Ok(text)

@@ -173,7 +173,7 @@ const TABLE: &[(&str, Way)] = &[
     ("reorder record -o traces/status -- ./program status", Run("", &[])),
     (
         "reorder report ./program program.fast -t traces -o report.html",
-        Run("reorder apply ./program -t traces -o program.fast", &[]),
+        Run("reorder apply ./program -t traces -o program.fast; reorder apply ./program -t traces --set fast", &[]),
     ),
     (
         "reorder measure ./program program.fast -- --first-screen",

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use end_to_end::{gate_validators, workspace};
 use reorder::gate::render::ExportFormat;
 use reorder::gate::{
-    AppliedLimit, ChangeKind, Check, Explanation, FunctionChange, GateReport, Key, Limit, Metric, Outcome,
-    Place, Remark, Unit, Verdict,
+    AppliedLimit, ChangeKind, Check, Explanation, FunctionChange, GateReport, Key, Limit, Metric, OtherTools,
+    Outcome, Place, Remark, Unit, Verdict,
 };
 use reorder_base::address::Address;
 use reorder_report::visible::visible_start;
@@ -145,6 +145,8 @@ fn report(checks: Vec<Check>, explanations: Vec<Explanation>) -> GateReport {
         findings: checks.len() as u64,
         checks,
         explanations,
+        other_tools: OtherTools::between(&["<old>\u{1b}".to_owned()], &["`new` | x".to_owned()]),
+        shows_all: false,
         remarks: vec![Remark {
             cause: "an @odd <note>\n::error::".to_owned(),
             next: Some("www.x | y".to_owned()),

@@ -80,7 +80,7 @@ fn the_same_link_is_remembered_and_gives_the_same_bytes() {
     let build = recorded();
     let line =
         format!("{LINK} -Wl,--reorder-traces=traces -Wl,--reorder-report=report.json program.o -o program");
-    said(&build.must(&line), "page faults of 1 runs");
+    said(&build.must(&line), "page faults of 1 run, simulated");
     let first = build.bytes("program");
     assert_eq!(report(&build)["is_remembered"], false);
     said(&build.must(&line), "as in the link before");

@@ -104,11 +104,20 @@ fn figure(value: &Value) -> String {
     reorder_report::table::grouped(tenths.round() as u64).replace(' ', "\u{202f}")
 }
 
-/// Uses the page in a browser; screenshots stay in the target directory.
-fn browse(page: &Path, summary: &Value, name: &str, search: (&str, u64), hostile: &[&str]) {
+/// The Python that has Playwright; axe-core is beside it.
+fn tools() -> PathBuf {
     let python = Command::new(root().join("scripts/install-page-tools")).output().unwrap();
     assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
-    let python = PathBuf::from(String::from_utf8(python.stdout).unwrap().trim());
+    PathBuf::from(String::from_utf8(python.stdout).unwrap().trim())
+}
+
+fn screenshots(python: &Path, name: &str) -> PathBuf {
+    python.ancestors().nth(2).unwrap().with_file_name("page-screenshots").join(name)
+}
+
+/// Uses the page in a browser; screenshots stay in the target directory.
+fn browse(page: &Path, summary: &Value, name: &str, search: (&str, u64), hostile: &[&str]) {
+    let python = tools();
     let model = &summary["models"][0];
     // Under the first model each page of a single recording faults once: the map must show as many.
     let touched: Vec<Value> = summary["scenarios"]
@@ -133,7 +142,7 @@ fn browse(page: &Path, summary: &Value, name: &str, search: (&str, u64), hostile
     });
     let expected_path = page.with_extension("expected.json");
     fs::write(&expected_path, expected.to_string()).unwrap();
-    let screenshots = python.ancestors().nth(2).unwrap().with_file_name("page-screenshots").join(name);
+    let screenshots = screenshots(&python, name);
     let outcome = Command::new(&python)
         .arg(root().join("tests/page/browser.py"))
         .args([page, &expected_path, &screenshots])
@@ -165,6 +174,80 @@ fn a_page_of_both_layouts_works_in_a_browser() {
     assert!(summary["functions_moved"].as_u64().unwrap() > 50, "{summary}");
     let shown = [HOSTILE.as_slice(), &[NO_TEXT.1]].concat();
     browse(&directory.join("report.html"), &summary, "both", ("step_11", 11), &shown);
+}
+
+/// A program and a library of its own, moved together.
+#[test]
+fn a_page_of_a_set_shows_each_image() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let functions = |prefix: &str| {
+        (0..60).map(|number| format!("__attribute__((noinline)) void {prefix}_{number}(void) {{ __asm__ volatile(\".skip 2000, 0x90\"); }}\n")).collect::<String>()
+    };
+    let calls =
+        |prefix: &str| (0..60).step_by(7).map(|number| format!("{prefix}_{number}();")).collect::<String>();
+    fs::write(
+        directory.join("own.c"),
+        format!("{}void own(void) {{ {} }}\n", functions("own"), calls("own")),
+    )
+    .unwrap();
+    let main = format!(
+        "{}void own(void);\nint main(void) {{ own(); {} return 0; }}\n",
+        functions("step"),
+        calls("step")
+    );
+    fs::write(directory.join("main.c"), main).unwrap();
+    for line in [
+        &["-O1", "-fPIC", "-shared", "-o", "libown.so", "own.c"][..],
+        &["-O1", "-fPIE", "-pie", "-o", "program", "main.c", "-L.", "-lown", "-Wl,-rpath,$ORIGIN"],
+    ] {
+        built(Command::new("gcc").args(line).current_dir(directory));
+    }
+    run(directory, &["record", "-o", "traces", "--image", "libown.so", "--", "./program"]);
+    run(directory, &["apply", "program", "-t", "traces", "--set", "fast"]);
+    let summary = report(directory, &["program", "--set", "fast", "-t", "traces", "-o", "report.html"]);
+    assert_eq!(summary["command"], "report_set");
+    let images = summary["images"].as_array().unwrap();
+    let names: Vec<&str> = images.iter().map(|image| image["image"].as_str().unwrap()).collect();
+    assert!(names.len() == 2 && names[0] == "program" && names[1].ends_with("libown.so"), "{names:?}");
+    for image in images {
+        let faults = |key: &str| image["models"][0][key].as_f64().unwrap();
+        assert!(faults("new_faults") < faults("faults"), "{image:#}");
+        let alone = report(
+            directory,
+            &[
+                image["image"].as_str().unwrap(),
+                image["new_image"].as_str().unwrap(),
+                "-t",
+                "traces",
+                "-o",
+                "one.html",
+            ],
+        );
+        assert_eq!(alone["models"], image["models"], "the same as on a page of its own");
+    }
+    let wrong = reorder()
+        .args(["report", "program", "--set", "traces", "-t", "traces", "-o", "none.html"])
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("--set traces"), "{wrong:?}");
+    let expected: Vec<Value> = images
+        .iter()
+        .map(|image| {
+            json!([figure(&image["models"][0]["faults"]), figure(&image["models"][0]["new_faults"])])
+        })
+        .collect();
+    let python = tools();
+    let outcome = Command::new(&python)
+        .arg(root().join("tests/page/set.py"))
+        .arg(directory.join("report.html"))
+        .arg(Value::from(expected).to_string())
+        .arg(screenshots(&python, "set"))
+        .output()
+        .unwrap();
+    assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
 }
 
 #[test]

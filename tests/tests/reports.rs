@@ -79,6 +79,13 @@ const REPORTS: &[(&str, &[&str])] = &[
     ("gate-fail-github", &[BASELINE, "gate next -t next-traces --export github=-"]),
     ("gate-fail-sarif", &[BASELINE, "gate next -t next-traces --export sarif=-"]),
     ("gate-fail-junit", &[BASELINE, "gate next -t next-traces --export junit=-"]),
+    ("gate-pass-all", &[BASELINE, "gate program -t traces --all"]),
+    ("gate-fail-all", &[BASELINE, "gate next -t next-traces --all"]),
+    ("gate-update", &[BASELINE, "gate next -t next-traces --update-baseline"]),
+    ("gate-update-same", &[BASELINE, "gate program -t traces --update-baseline"]),
+    ("gate-conflict", &["gate program -t traces --baseline conflict.json"]),
+    ("gate-conflict-update", &["gate program -t traces --baseline conflict.json --update-baseline"]),
+    ("traces-show-other-text", &["traces show users"]),
     ("inspect-refused", &["inspect refused"]),
     ("inspect-refused-json", &["inspect refused --format json"]),
     ("inspect-no-image", &["inspect program.S"]),
@@ -201,9 +208,15 @@ fn workplace() -> TempDir {
     place(reports.join("program.S"), "program.S");
     place(reports.join("program.S"), "sources/program.S");
     let odd = "# reorder trace 1\n- 0x1040 - -\n- inside:0x1144 - -\n- md5:0x77 - -\n- - - two\\x0alines\n- - - main\n";
-    for (name, contents) in
-        [("odd.trace", odd.as_bytes()), ("empty.profraw", b""), ("packed", b"\x1f\x8b\x08\0\0")]
-    {
+    let conflict = "{\n\"schema\": \"reorder-baseline/1\",\n<<<<<<< HEAD\n\"figures\": [],\n=======\n\"figures\": [],\n>>>>>>> other\n";
+    let users = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n";
+    for (name, contents) in [
+        ("odd.trace", odd.as_bytes()),
+        ("empty.profraw", b""),
+        ("packed", b"\x1f\x8b\x08\0\0"),
+        ("conflict.json", conflict.as_bytes()),
+        ("users", users.as_bytes()),
+    ] {
         fs::write(directory.path().join(name), contents).unwrap();
     }
     damaged(directory.path());

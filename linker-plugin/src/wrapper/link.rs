@@ -5,7 +5,7 @@ use std::path::Path;
 
 use reorder_base::error::{Error, Result};
 use reorder_base::hint::Hint;
-use reorder_report::Report;
+use reorder_report::{Format, Report, Width};
 use reorder_trace::link_map::LinkMap;
 
 use super::addition::Addition;
@@ -266,9 +266,9 @@ impl OrderedLink<'_> {
 
     /// The output is delivered: an error here is only a warning.
     fn tell(&self, report: LinkReport) {
-        self.talk.note(&report.text());
+        self.talk.note(&report.text(Width::UNLIMITED));
         let Some(file) = &self.options.report else { return };
-        let written = reorder_report::render(&report, reorder_report::Format::Json).and_then(|json| {
+        let written = reorder_report::render(&report, Format::Json, Width::UNLIMITED).and_then(|json| {
             reorder_system::write::whole(&self.invocation.directory.join(file), json.as_bytes())
         });
         if let Err(error) = written {

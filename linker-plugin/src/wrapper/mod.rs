@@ -46,7 +46,7 @@ pub mod talk;
 pub mod trial;
 pub mod workplace;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -88,12 +88,15 @@ fn stand_in(name: &OsString, arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     let mut linker_arguments = request.linker_arguments.clone();
     let words = response_files::expanded(&linker_arguments, &directory);
+    let talk = Talk::new(options);
+    if let Some(own) = own_help(name, &words) {
+        talk.note(&own);
+    }
     if driver::is_driver_call(name, &words) {
         let wanted = options.driver.as_deref();
         let status = driver::run(linker_arguments, &words, &request.own_words, wanted, &environment)?;
         return Ok(ExitCode::from(status));
     }
-    let talk = Talk::new(options);
     request.notes.iter().for_each(|note| talk.warning(note, None));
     if let Some(advice) = driver::advice(name, &words) {
         talk.note(advice);
@@ -105,6 +108,14 @@ fn stand_in(name: &OsString, arguments: Vec<OsString>) -> Result<ExitCode> {
     let call =
         Call { program, environment: &environment, invocation: &invocation, options, has_own_files, talk };
     Ok(ExitCode::from(call.link()))
+}
+
+/// Where our own help is, if help is asked for under our own name: the linker answers, who does not know of us.
+fn own_help(name: &OsStr, words: &[OsString]) -> Option<String> {
+    let program = Path::new(name).file_name()?.to_string_lossy();
+    let is_asked_for = program.starts_with("reorder-") && words.iter().any(|word| word == "--help");
+    is_asked_for
+        .then(|| format!("this is the help of what {program} runs; its own: {program} --reorder-help"))
 }
 
 /// Makes the folder of links and prints its path.

@@ -6,8 +6,8 @@ use layout_algos::score::{Span, lower_bound, touched_bytes};
 use reorder_base::address::Address;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::LayoutRequest;
-use reorder_report::Report;
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
+use reorder_report::{Report, Width};
 use reorder_trace::{Coverage, Missing, ResolvedTraces, Step};
 use serde::{Deserialize, Serialize};
 
@@ -131,15 +131,15 @@ pub struct LinkReport {
 impl Report for LinkReport {
     const COMMAND: &'static str = "link";
 
-    fn text(&self) -> String {
+    fn text(&self, _: Width) -> String {
         let mut text = format!(
-            "{}: {} of {} functions ({} bytes) ordered, {} % of {} names found",
+            "{}: {} of {} ({}) ordered, {} % of {} found",
             self.output,
             grouped(self.ordered),
-            grouped(self.functions),
-            grouped(self.ordered_bytes),
+            counted(self.functions, "function"),
+            counted(self.ordered_bytes, "byte"),
             self.names.percent(),
-            grouped(self.names.names),
+            counted(self.names.names, "name"),
         );
         let again: u64 = self.names.found_again.values().sum();
         if again > 0 {
@@ -147,8 +147,8 @@ impl Report for LinkReport {
         }
         if let Some(faults) = self.faults {
             text.push_str(&format!(
-                "; page faults of {} runs, simulated: {} before, {} now, bound {}",
-                self.starts,
+                "; page faults of {}, simulated: {} before, {} now, bound {}",
+                counted(self.starts, "run"),
                 grouped(faults.before),
                 grouped(faults.after),
                 grouped(faults.bound)

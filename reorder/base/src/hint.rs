@@ -83,6 +83,11 @@ pub enum Hint {
         /// What to do with the traces.
         then: RecordedUse,
     },
+    /// Run a program that loads this library.
+    ProgramOfLibrary {
+        /// The library's path, quoted for a shell.
+        library: String,
+    },
     /// Simulate the startup instead of measuring it.
     Simulate,
     /// Name a program to measure.

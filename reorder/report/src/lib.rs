@@ -7,10 +7,12 @@
 
 pub mod table;
 pub mod visible;
+pub mod width;
 
 use serde::Serialize;
 
 use reorder_base::error::{Error, Result};
+pub use width::Width;
 
 /// The form of results on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -31,8 +33,8 @@ pub trait Report: Serialize {
     /// The command that produced it.
     const COMMAND: &'static str;
 
-    /// The form for people, ending in a line break.
-    fn text(&self) -> String;
+    /// The form for people, ending in a line break; tables fit into `width`.
+    fn text(&self, width: Width) -> String;
 }
 
 #[derive(Serialize)]
@@ -43,13 +45,13 @@ struct Envelope<'report, R> {
     report: &'report R,
 }
 
-/// Renders `report` in `format`.
+/// Renders `report` in `format`; text in lines of `width`.
 ///
 /// # Errors
 /// When the model cannot be expressed as a JSON object, which is a mistake in the model.
-pub fn render<R: Report>(report: &R, format: Format) -> Result<String> {
+pub fn render<R: Report>(report: &R, format: Format, width: Width) -> Result<String> {
     match format {
-        Format::Text => Ok(report.text()),
+        Format::Text => Ok(width.wrapped(&report.text(width))),
         Format::Json => {
             let envelope = Envelope { schema: SCHEMA, command: R::COMMAND, report };
             serde_json::to_string_pretty(&envelope)
@@ -83,20 +85,24 @@ mod tests {
     impl Report for Sizes {
         const COMMAND: &'static str = "sizes";
 
-        fn text(&self) -> String {
+        fn text(&self, _: Width) -> String {
             format!("{} bytes\n", self.text_bytes)
         }
     }
 
     #[test]
     fn json_starts_with_schema_and_command() {
-        let json = render(&Sizes { text_bytes: 7 }, Format::Json).expect("a flat model renders");
+        let json =
+            render(&Sizes { text_bytes: 7 }, Format::Json, Width::UNLIMITED).expect("a flat model renders");
         let keys: Vec<&str> = json.lines().filter_map(|line| line.split('"').nth(1)).collect();
         assert_eq!(keys, ["schema", "command", "text_bytes"]);
     }
 
     #[test]
     fn text_is_the_models_own() {
-        assert_eq!(render(&Sizes { text_bytes: 7 }, Format::Text).expect("text renders"), "7 bytes\n");
+        assert_eq!(
+            render(&Sizes { text_bytes: 7 }, Format::Text, Width::UNLIMITED).expect("text renders"),
+            "7 bytes\n"
+        );
     }
 }

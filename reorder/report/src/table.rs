@@ -1,20 +1,25 @@
 //! Small aligned tables for the text form of reports.
 //!
-//! Leading columns that hold labels are left-aligned, the others right-aligned, because they hold figures.
+//! Leading columns that hold labels are left-aligned, the others right-aligned, because they hold figures. Where a table is
+//! wider than the terminal, texts are cut in the middle, the longest first; figures are whole.
 
 use std::fmt::Write;
+
+use crate::width::{Width, middle_cut};
 
 /// Rows of cells under one header.
 #[derive(Clone, Debug)]
 pub struct Table {
     labels: usize,
+    /// Further columns that hold texts.
+    texts: Vec<usize>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// An empty table with these column titles; the first column holds labels.
     pub fn new<S: Into<String>>(titles: impl IntoIterator<Item = S>) -> Self {
-        Self { labels: 1, rows: vec![titles.into_iter().map(Into::into).collect()] }
+        Self { labels: 1, texts: Vec::new(), rows: vec![titles.into_iter().map(Into::into).collect()] }
     }
 
     /// Makes the first `count` columns label columns.
@@ -24,25 +29,37 @@ impl Table {
         self
     }
 
+    /// Says that these columns hold texts, which may be cut.
+    #[must_use]
+    pub fn with_texts(mut self, columns: impl Into<Vec<usize>>) -> Self {
+        self.texts = columns.into();
+        self
+    }
+
     /// Appends a row; missing cells stay blank.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The aligned lines, two spaces between columns, each ending in a line break.
-    pub fn render(&self) -> String {
+    /// The aligned lines, two spaces between columns, each ending in a line break and fitting into `width`, if the figures
+    /// alone do.
+    pub fn render(&self, width: Width) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns)
+        let mut widths: Vec<usize> = (0..columns)
             .map(|column| {
                 let cells = self.rows.iter().filter_map(|row| row.get(column));
                 cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
             })
             .collect();
+        if let Some(room) = width.columns() {
+            self.narrow(&mut widths, room);
+        }
         let mut text = String::new();
         for row in &self.rows {
             let mut line = String::new();
-            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let gap = if column == 0 { "" } else { "  " };
+            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+                let gap = if column == 0 { "" } else { GAP };
+                let cell = middle_cut(cell, width);
                 // Writing to a string cannot fail.
                 let _ = if column < self.labels {
                     write!(line, "{gap}{cell:<width$}")
@@ -55,7 +72,28 @@ impl Table {
         }
         text
     }
+
+    /// Takes columns of texts down together, the widest first, until the table fits or they are as narrow as is useful.
+    fn narrow(&self, widths: &mut [usize], room: usize) {
+        let fits = |widths: &[usize]| {
+            widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1) <= room
+        };
+        let is_text = |column: usize| column < self.labels || self.texts.contains(&column);
+        while !fits(widths) {
+            let texts = (0..widths.len()).filter(|&column| is_text(column) && widths[column] > MIN_TEXT);
+            let Some(widest) = texts.max_by_key(|&column| (widths[column], std::cmp::Reverse(column))) else {
+                return;
+            };
+            widths[widest] -= 1;
+        }
+    }
 }
+
+/// Between columns.
+const GAP: &str = "  ";
+
+/// Texts are not cut to less.
+const MIN_TEXT: usize = 12;
 
 /// `1234567` as `1 234 567`.
 pub fn grouped(number: u64) -> String {
@@ -68,6 +106,12 @@ pub fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// `1 function`, `1 234 functions`.
+pub fn counted(number: u64, noun: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", grouped(number))
 }
 
 /// The change from `old` to `new` in per cent, such as `-41 %`; `-` when `old` is not above zero.
@@ -84,13 +128,37 @@ mod tests {
         let mut table = Table::new(["run", "faults"]);
         table.row(["git status", "9"]);
         table.row(["log", &grouped(1_234)]);
-        assert_eq!(table.render(), "run         faults\ngit status       9\nlog          1 234\n");
+        assert_eq!(
+            table.render(Width::UNLIMITED),
+            "run         faults\ngit status       9\nlog          1 234\n"
+        );
+    }
+
+    #[test]
+    fn texts_are_cut_and_figures_are_not() {
+        let mut table = Table::new(["function", "bytes", "because"]).with_texts([2]);
+        table.row([
+            "core::iter::traits::iterator::Iterator::fold",
+            "1 234 567",
+            "something keeps it where it is",
+        ]);
+        table.row(["main", "12", "short"]);
+        let text = table.render(Width::of_terminal(50));
+        assert!(text.lines().all(|line| line.chars().count() <= 50), "{text}");
+        assert!(text.contains("1 234 567") && text.contains("core::") && text.contains("::fold"), "{text}");
+        assert!(table.render(Width::UNLIMITED).contains("::iterator::Iterator::fold"));
     }
 
     #[test]
     fn digits_are_grouped_from_the_right() {
         let shown: Vec<String> = [0, 12, 123, 1_234, 1_234_567].map(grouped).into();
         assert_eq!(shown, ["0", "12", "123", "1 234", "1 234 567"]);
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let shown: Vec<String> = [0, 1, 2, 1_001].map(|number| counted(number, "run")).into();
+        assert_eq!(shown, ["0 runs", "1 run", "2 runs", "1 001 runs"]);
     }
 
     #[test]

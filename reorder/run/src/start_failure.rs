@@ -6,7 +6,9 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::runnable::is_library;
 use reorder_base::error::Error;
+use reorder_base::hint::Hint;
 use reorder_image::elf::file::ElfFile;
 use reorder_system::mapped::map_image;
 
@@ -19,6 +21,10 @@ pub fn explain(program: &Path, error: io::Error) -> Error {
             Some("this is a directory; name a program in it".to_owned())
         }
         Some(libc::EACCES) if !is_executable(program) => {
+            if is_library_file(program) {
+                let library = name.into_owned();
+                return Error::io(program, error).with_hint(Hint::ProgramOfLibrary { library });
+            }
             Some(format!("it is not marked as a program: chmod +x {name}"))
         }
         Some(libc::EACCES) => Some(
@@ -44,6 +50,11 @@ pub fn explain(program: &Path, error: io::Error) -> Error {
         Some(hint) => failure.with_hint(hint),
         None => failure,
     }
+}
+
+fn is_library_file(path: &Path) -> bool {
+    map_image(path)
+        .is_ok_and(|bytes| ElfFile::parse_any_processor(&bytes).is_ok_and(|file| is_library(&file)))
 }
 
 fn is_executable(program: &Path) -> bool {

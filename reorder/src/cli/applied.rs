@@ -48,13 +48,19 @@ impl LeftImage {
     }
 }
 
+/// Whether a result was made and our own proof rejected it.
+pub fn is_failed_proof(code: RefusalCode) -> bool {
+    matches!(code, RefusalCode::MachOFailedVerification | RefusalCode::FailedVerification)
+}
+
 /// A result that our own proof rejects is a finding, even if other images of the file moved. Images that are left unchanged
 /// for other reasons are not.
 pub fn status_of(left: &[LeftImage]) -> ExitStatus {
-    let is_defect = |image: &LeftImage| {
-        matches!(image.code, Some(RefusalCode::MachOFailedVerification | RefusalCode::FailedVerification))
-    };
-    if left.iter().any(is_defect) { ExitStatus::Finding } else { ExitStatus::Success }
+    if left.iter().any(|image| image.code.is_some_and(is_failed_proof)) {
+        ExitStatus::Finding
+    } else {
+        ExitStatus::Success
+    }
 }
 
 /// The sum of the summaries of two images.

@@ -14,18 +14,20 @@ use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::check_args::CheckArguments;
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
+use crate::cli::pins::{HEAVIEST, pins_text};
 use crate::cli::relocate_args::{MachOArguments, RelocateArguments};
 use crate::exit_status::ExitStatus;
+use crate::names::shown;
 use crate::packages;
 use crate::wheel::is_archive;
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::analysis::obligations::COPIES;
 use reorder_image::macho::is_macho;
+use reorder_relocate::apply::ApplySummary;
 use reorder_relocate::apply::clones::CloneSummary;
-use reorder_relocate::apply::{ApplySummary, PinnedFunction};
 use reorder_relocate::layout_map::LayoutMap;
-use reorder_report::Report;
-use reorder_report::table::{Table, grouped};
+use reorder_report::table::{Table, counted, grouped};
+use reorder_report::{Report, Width};
 use reorder_run::check::{CheckedRun, Trial, TrialFile};
 use reorder_system::interruption::Interruption;
 use reorder_system::mapped::map_image;
@@ -120,13 +122,27 @@ struct ApplyReport<'run> {
 impl Report for ApplyReport<'_> {
     const COMMAND: &'static str = "apply";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let summary = self.summary;
-        let mut text = format!(
-            "{}: {} of {} functions moved, {} pinned; {}; verified\n",
+        let mut text = pins_text(&summary.pinned, HEAVIEST, width);
+        if let Some(clones) = &summary.clones {
+            text.push_str(&clones_text(clones, width));
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.extend(self.checks.iter().map(CheckedRun::text));
+        for image in self.left {
+            text.push_str(&format!("{} stays as it was: {}\n", image.image, image.reason));
+        }
+        if summary.clones.is_none() && self.is_unchanged {
+            text.push_str("no function moved: the output equals the input\n");
+        }
+        text.push_str(&format!(
+            "{}: {} of {} moved, {} pinned; {}; verified\n",
             self.output,
             grouped(summary.functions_moved as u64),
-            grouped(summary.functions as u64),
+            counted(summary.functions as u64, "function"),
             grouped(summary.pinned.len() as u64),
             match self.file_bytes == self.bytes_before {
                 true => format!("{} bytes as before", grouped(self.file_bytes as u64)),
@@ -136,70 +152,36 @@ impl Report for ApplyReport<'_> {
                     grouped(self.bytes_before as u64)
                 ),
             },
-        );
-        if let Some(clones) = &summary.clones {
-            text.push_str(&clones_text(clones));
-        } else if self.is_unchanged {
-            text.push_str("no function moved: the output equals the input\n");
-        }
-        text.extend(self.checks.iter().map(CheckedRun::text));
-        for image in self.left {
-            text.push_str(&format!("{} stays as it was: {}\n", image.image, image.reason));
-        }
-        text.push_str(&pins_text(&summary.pinned, SHOWN_PINS));
+        ));
         text
     }
 }
 
 /// What was copied, and what could not be copied.
-fn clones_text(clones: &CloneSummary) -> String {
-    let mut text = format!(
-        "{} functions copied in {} fragments ({} bytes) into {COPIES}; {} that startup uses stay\n",
-        grouped(clones.functions as u64),
-        grouped(clones.fragments as u64),
-        grouped(clones.bytes),
-        grouped(clones.skipped.len() as u64),
-    );
+fn clones_text(clones: &CloneSummary, width: Width) -> String {
+    let mut text = String::new();
     if !clones.skipped.is_empty() {
-        let mut table = Table::new(["not copied", "address", "because", "evidence"]);
-        for function in clones.skipped.iter().take(SHOWN_PINS) {
+        let titles = ["not copied", "address", "because", "evidence"];
+        let mut table = Table::new(titles).with_texts([2]);
+        for function in clones.skipped.iter().take(HEAVIEST) {
             table.row([
-                function.name.clone(),
+                shown(function.name.as_bytes()),
                 function.address.to_string(),
                 function.obstacle.to_string(),
                 function.evidence.to_string(),
             ]);
         }
-        text.push_str(&format!("\n{}", table.render()));
+        text.push_str(&format!("\n{}\n", table.render(width)));
     }
+    text.push_str(&format!(
+        "{} copied in {} ({}) into {COPIES}; {} that startup uses stay\n",
+        counted(clones.functions as u64, "function"),
+        counted(clones.fragments as u64, "fragment"),
+        counted(clones.bytes, "byte"),
+        grouped(clones.skipped.len() as u64),
+    ));
     text
 }
-
-/// The largest pinned functions, with their reasons.
-pub fn pins_text(pinned: &[PinnedFunction], shown: usize) -> String {
-    if pinned.is_empty() {
-        return String::new();
-    }
-    let mut largest: Vec<&PinnedFunction> = pinned.iter().collect();
-    largest.sort_by_key(|function| (std::cmp::Reverse(function.size_bytes), function.address));
-    let mut table = Table::new(["pinned", "address", "bytes", "because", "evidence"]);
-    for function in largest.iter().take(shown) {
-        table.row([
-            function.name.clone(),
-            function.address.to_string(),
-            grouped(function.size_bytes),
-            function.reason.to_string(),
-            function.evidence.to_string(),
-        ]);
-    }
-    let mut text = format!("\n{}", table.render());
-    if pinned.len() > shown {
-        text.push_str(&format!("… and {} more (--format json lists all)\n", pinned.len() - shown));
-    }
-    text
-}
-
-const SHOWN_PINS: usize = 10;
 
 /// Applies an order and writes the proven result.
 ///

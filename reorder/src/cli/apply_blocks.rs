@@ -10,6 +10,7 @@ use reorder_base::error::Result;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::{LayoutRequest, Memory, PieceTrace, Strategy, lay_out_pieces};
+use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::{with_fragments, with_random_fragments};
 use reorder_relocate::elf::copies::Candidate;
@@ -29,19 +30,21 @@ struct Executed {
 pub fn with_blocks(
     applied: Applied,
     path: &Path,
-    file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    (file, functions): (&ElfFile<'_>, &FunctionTable<'_>),
     arrangement: &ArrangementArguments,
+    options: RelocateOptions,
     context: &Context,
 ) -> Result<Applied> {
     let request = arrangement.request(Memory::default());
     if request.strategy == Strategy::Random {
-        return with_random_fragments(applied, request.seed, |candidates| order(candidates, &[], &request));
+        return with_random_fragments(applied, request.seed, options.debug, |candidates| {
+            order(candidates, &[], &request)
+        });
     }
     let identity = ImageIdentity::of(path, file.build_id());
     let traces = arrangement.traces(path, &identity, functions, &context.talk)?.traces;
     let blocks = executed_blocks(&traces, file, functions);
-    with_executed(applied, functions, (&traces, &blocks), &request, context)
+    with_executed(applied, functions, (&traces, &blocks), &request, options, context)
 }
 
 /// Copies what `blocks`, the executed blocks of `traces`, say was executed.
@@ -53,6 +56,7 @@ pub fn with_executed(
     functions: &FunctionTable<'_>,
     (traces, blocks): (&[ResolvedTrace], &ExecutedBlocks),
     request: &LayoutRequest,
+    options: RelocateOptions,
     context: &Context,
 ) -> Result<Applied> {
     tell_whole(&blocks.account, context);
@@ -67,7 +71,7 @@ pub fn with_executed(
         .map(|(trace, blocks)| Executed { weight: trace.weight, ranges: blocks.iter().map(range).collect() })
         .collect();
     let ran = union(executed.iter().flat_map(|executed| &executed.ranges));
-    with_fragments(applied, &ran, |candidates| order(candidates, &executed, request))
+    with_fragments(applied, &ran, options.debug, |candidates| order(candidates, &executed, request))
 }
 
 /// Says how many functions are copied whole, because their basic blocks are not known.

@@ -8,9 +8,9 @@ use crate::cli::applied::AppliedFile;
 use crate::cli::apply_blocks::with_blocks;
 use crate::cli::arrangement::{ArrangementArguments, Wanted};
 use crate::cli::context::Context;
+use crate::cli::refusal;
 use crate::warnings;
 use reorder_base::error::{Error, ErrorKind, Result};
-use reorder_base::refusal::RefusalCode;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
@@ -86,7 +86,14 @@ pub fn apply_elf(
     }
     if request.layout == LayoutKind::Blocks {
         let unmoved = Applied::unmoved(&file, &functions.table);
-        let applied = with_blocks(unmoved, path, &file, &functions.table, request.arrangement, context)?;
+        let applied = with_blocks(
+            unmoved,
+            path,
+            (&file, &functions.table),
+            request.arrangement,
+            request.options,
+            context,
+        )?;
         let maps = match request.with_map {
             true => vec![("", map_of_copies(&file, &applied)?)],
             false => Vec::new(),
@@ -103,7 +110,7 @@ pub fn apply_elf(
             context.talk.warning(&format!("no function moves in place: {error}"), None);
             None
         }
-        Err(error) => return Err(offering_clones(error)),
+        Err(error) => return Err(refusal::with_cure(error)),
     };
     let identity = ImageIdentity::of(path, file.build_id());
     // Functions that cannot move are part of the order too if they are to be copied.
@@ -131,10 +138,17 @@ pub fn apply_elf(
         };
         let first = order.get(..*needed).unwrap_or(order);
         let starts: Vec<_> = first.iter().map(|&function| functions.table.get(function).start).collect();
-        applied = with_clones(applied, &starts, has_moved)?;
+        applied = with_clones(applied, &starts, has_moved, request.options.debug)?;
     }
     if request.layout == LayoutKind::Both {
-        applied = with_blocks(applied, path, &file, &functions.table, request.arrangement, context)?;
+        applied = with_blocks(
+            applied,
+            path,
+            (&file, &functions.table),
+            request.arrangement,
+            request.options,
+            context,
+        )?;
     }
     let maps = match request.with_map {
         true => vec![("", layout_map(&file, &functions.table, &applied, request.options)?)],
@@ -150,21 +164,6 @@ fn finished(applied: Applied, before: &[u8], maps: Vec<(&'static str, LayoutMap)
     AppliedFile { bytes, summary, warnings, is_unchanged, maps, left: Vec::new() }
 }
 
-/// Whether the image is refused because too little of its code is known for functions to move.
 fn is_too_little_known(error: &Error) -> bool {
-    match &error.kind {
-        ErrorKind::Refused(refusal) => {
-            matches!(refusal.code, RefusalCode::UnknownCode | RefusalCode::UndecodableCode)
-        }
-        _ => false,
-    }
-}
-
-/// Adds --clone as a hint where it would help.
-fn offering_clones(error: Error) -> Error {
-    match is_too_little_known(&error) {
-        true => error
-            .with_hint("copy the functions used at startup into a new segment with --clone; the file grows"),
-        false => error,
-    }
+    matches!(&error.kind, ErrorKind::Refused(refusal) if refusal::is_too_little_known(refusal))
 }

@@ -17,8 +17,8 @@ use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::macho::is_macho;
 use reorder_relocate::apply::ApplySummary;
-use reorder_report::Report;
-use reorder_report::table::{Table, grouped};
+use reorder_report::table::{Table, counted, grouped};
+use reorder_report::{Report, Width};
 use reorder_run::check::{CheckedRun, Trial, TrialFile};
 use reorder_run::loaded_libraries::{
     LoadedLibrary, SEARCH_PATH, is_same, loaded_libraries, loaded_libraries_from,
@@ -54,8 +54,8 @@ struct SetReport {
 impl Report for SetReport {
     const COMMAND: &'static str = "apply_set";
 
-    fn text(&self) -> String {
-        let mut table = Table::new(["image", "functions", "moved", "pinned", "output"]);
+    fn text(&self, width: Width) -> String {
+        let mut table = Table::new(["image", "functions", "moved", "pinned", "output"]).with_texts([4]);
         for image in &self.images {
             let count = |number: Option<usize>| {
                 number.map_or_else(|| "-".to_owned(), |number| grouped(number as u64))
@@ -75,9 +75,9 @@ impl Report for SetReport {
         let moved = self.images.iter().filter(|image| image.output.is_some()).count();
         let checks: String = self.checks.iter().map(CheckedRun::text).collect();
         format!(
-            "{}{checks}{moved} of {} images moved and verified, and the loader finds them; run the program with:\n  {}\n",
-            table.render(),
-            self.images.len(),
+            "{}\n{checks}{moved} of {} moved and verified, and the loader finds them; run the program with:\n  {}\n",
+            table.render(width),
+            counted(self.images.len() as u64, "image"),
             self.start
         )
     }
@@ -151,7 +151,7 @@ pub(super) fn run(
         images.push((library.path.clone(), left_out));
         phase.step();
     }
-    phase.finish(&format!("{} of {} images", moved.len(), images.len()));
+    phase.finish(&format!("{} of {}", moved.len(), counted(images.len() as u64, "image")));
     for (_, output, applied) in &mut moved {
         applied.warnings.extend(packages::warning(output));
     }

@@ -12,6 +12,7 @@ use reorder_base::error::{Error, Result};
 use reorder_base::hint::RunPurpose;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::macho::is_macho;
+use reorder_report::table::counted;
 use reorder_run::check::{CheckRequest, CheckedRun, Trial, check};
 use reorder_run::processor;
 use reorder_run::runnable::is_library;
@@ -113,8 +114,7 @@ pub fn check_all(
         checked.push(check(request, shown, words).map_err(|error| error.in_file(request.original))?);
         phase.step();
     }
-    let noun = if runs.len() == 1 { "run" } else { "runs" };
-    phase.finish(&format!("{} {noun} as before", runs.len()));
+    phase.finish(&format!("{} as before", counted(runs.len() as u64, "run")));
     Ok(checked)
 }
 

@@ -1,14 +1,13 @@
 //! What a command needs besides its own arguments: the output format, and how to print messages.
 
-use std::io::{ErrorKind as IoErrorKind, Write};
+use std::io::{ErrorKind as IoErrorKind, IsTerminal as _, Write};
 use std::path::Path;
 
 use crate::cli::shared_args::SharedArguments;
 use crate::cli::talk::Talk;
 use crate::cli::timings;
 use reorder_base::error::{Error, Result};
-use reorder_report::Format;
-use reorder_report::{self, Report};
+use reorder_report::{self, Format, Report, Width};
 
 /// The environment of one command.
 #[derive(Debug)]
@@ -17,6 +16,8 @@ pub struct Context {
     pub format: Format,
     /// Messages and progress on stderr.
     pub talk: Talk,
+    /// Of the terminal that stdout goes to.
+    pub width: Width,
 }
 
 impl Context {
@@ -32,7 +33,7 @@ impl Context {
             },
         )?;
         timings::install(shared);
-        Ok(Self { format: shared.format, talk: Talk::new(shared) })
+        Ok(Self { format: shared.format, talk: Talk::new(shared), width: width_of_stdout() })
     }
 
     /// Writes `report` to stdout in the requested format.
@@ -40,7 +41,7 @@ impl Context {
     /// # Errors
     /// When stdout cannot be written, unless the reader has closed it.
     pub fn print(&self, report: &impl Report) -> Result<()> {
-        self.print_bytes(reorder_report::render(report, self.format)?.as_bytes())
+        self.print_bytes(reorder_report::render(report, self.format, self.width)?.as_bytes())
     }
 
     /// Writes raw data, such as an order file, to stdout.
@@ -56,4 +57,15 @@ impl Context {
             _ => Ok(()),
         }
     }
+}
+
+/// Columns of the terminal: those that the user says, else those that it has. What is piped or written to a file is whole.
+fn width_of_stdout() -> Width {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        return Width::UNLIMITED;
+    }
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let has = || terminal_size::terminal_size_of(stdout).map(|(columns, _)| usize::from(columns.0));
+    said.or_else(has).filter(|&columns| columns > 0).map_or(Width::UNLIMITED, Width::of_terminal)
 }

@@ -12,8 +12,8 @@ use crate::cli::doctor_image::{Check, image_checks};
 use crate::exit_status::ExitStatus;
 use reorder_base::error::Result;
 use reorder_layout::configuration::ConfigurationFile;
-use reorder_report::Report;
 use reorder_report::table::Table;
+use reorder_report::{Report, Width};
 use reorder_run::measure::{self, Abilities};
 
 const EXAMPLES: &str = "\
@@ -72,6 +72,11 @@ pub fn run(arguments: &DoctorArguments, context: &Context) -> Result<ExitStatus>
 }
 
 fn machine_checks() -> Result<Vec<Check>> {
+    if !Path::new("/proc/self").exists() {
+        // All others look there.
+        let name = "read /proc (record, measure)";
+        return Ok(vec![Check::failed(name, "it is not there").hint("mount -t proc proc /proc")]);
+    }
     let abilities = measure::abilities("--version")?;
     Ok(vec![tracing(abilities), touched_pages(abilities), page_cache(), sampling()])
 }
@@ -161,21 +166,22 @@ fn flatten(name: &str, value: &Value, origin: &str, settings: &mut Vec<Setting>)
 impl Report for DoctorReport {
     const COMMAND: &'static str = "doctor";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut text = String::new();
         for check in &self.checks {
             let verdict = if check.passed { "ok    " } else { "failed" };
-            text.push_str(&format!("{verdict} {}: {}\n", check.name, check.found));
+            let found = format!("{}: {}", check.name, check.found);
+            text.push_str(&format!("{}\n", width.hanging(&format!("{verdict} "), &found)));
             for hint in &check.hints {
                 text.push_str(&format!("       hint: {hint}\n"));
             }
         }
         if !self.configuration.is_empty() {
-            let mut table = Table::new(["configured", "value", "from"]);
+            let mut table = Table::new(["configured", "value", "from"]).with_labels(3);
             self.configuration.iter().for_each(|setting| {
                 table.row([&setting.name, &setting.value, &setting.origin].map(String::clone))
             });
-            text.push_str(&format!("\n{}", table.render()));
+            text.push_str(&format!("\n{}", table.render(width)));
         }
         text
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::cli::inspect_macho;
+use crate::cli::refusal;
 use crate::hints;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::analysis::Analysis;
@@ -84,7 +85,7 @@ fn look_at(path: &Path) -> Result<Vec<Check>> {
         Ok(analysis) => analysis,
         Err(Error { kind: ErrorKind::Refused(refusal), .. }) => {
             let check = Check::failed("move its functions", refusal.to_string());
-            return Ok(vec![check.hint(hints::text(&refusal.cure)), linked_by(linker)]);
+            return Ok(vec![check.hint(refusal::cure(&refusal)), linked_by(linker)]);
         }
         Err(error) => return Err(error),
     };

@@ -13,15 +13,15 @@ use crate::cli::scenarios_input::{Configured, ScenariosInput};
 use crate::exit_status::ExitStatus;
 use crate::gate::place::{self, Source};
 use crate::gate::{
-    Baseline, Comparison, Compression, GateReport, Limits, Outcome, Remark, Startup, Subject, figures,
-    given_up, judge, unjudged,
+    Baseline, Comparison, Compression, GateReport, Limits, OtherTools, Outcome, Remark, Startup, Subject,
+    figures, given_up, judge, tools, unjudged,
 };
 use crate::hints;
 use reorder_base::error::{Error, Result};
 use reorder_image::functions::{Function, FunctionTable};
 use reorder_layout::opened::{OpenedImage, Stays};
 use reorder_layout::order_file;
-use reorder_report::table::grouped;
+use reorder_report::table::counted;
 use reorder_system::mapped::map_image;
 use reorder_system::write;
 
@@ -44,7 +44,7 @@ Exit status: 0 within all limits, 1 a finding, 2 could not run.";
 /// Fail if startup touches more pages, or the image grows or compresses worse, than the baseline allows
 ///
 /// Everything is computed from the files, so the verdict is the same on every system. Without limits in reorder.toml, page
-/// faults and sizes may grow by 1 %, and the coverage of the traces may fall by 2 percentage points.
+/// faults may grow by 1 %, sizes by 1 % or 256 bytes, and the coverage of the traces may fall by 2 percentage points.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct GateArguments {
@@ -60,6 +60,9 @@ pub struct GateArguments {
     /// Write the baseline from this image instead of judging it
     #[arg(long)]
     update_baseline: bool,
+    /// List all checks instead of only the findings
+    #[arg(long)]
+    all: bool,
     /// Report findings with exit status 0
     #[arg(long, conflicts_with = "update_baseline")]
     warn_only: bool,
@@ -113,10 +116,11 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
         models: &models,
         compressions: &compressions(&configured)?,
     })?;
-    phase.finish(&format!("{} figures of {} scenarios", figures.len(), scenarios.len()));
+    phase.finish(&format!("{} figures of {}", figures.len(), counted(scenarios.len() as u64, "scenario")));
     let now = Baseline {
         reorder: env!("CARGO_PKG_VERSION").to_owned(),
         image: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        tools: tools(&image),
         models: models.iter().map(|model| (model.name.clone(), model.numbers())).collect(),
         figures,
         startup: Startup::of(&functions, &scenarios),
@@ -138,7 +142,9 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let baseline = place.as_deref().zip(then_text.as_deref()).map(|(path, text)| Source { path, text });
     place::locate(&mut checks, Some(configuration), baseline);
     remark(&mut remarks, then.as_ref(), &now, &starts);
-    remark_on_limits(&mut remarks, &limits, &checks, wanted.is_empty() && wanted_models.is_empty());
+    if !arguments.update_baseline {
+        remark_on_limits(&mut remarks, &limits, &checks, wanted.is_empty() && wanted_models.is_empty());
+    }
     let findings = checks.iter().filter(|check| check.verdict.is_finding()).count() as u64;
     let outcome = match (arguments.update_baseline, findings, arguments.warn_only) {
         (true, ..) => Outcome::Updated,
@@ -149,7 +155,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     // Written before the reports, because they say that it was written.
     if let (true, Some(place)) = (arguments.update_baseline, &place) {
         write::whole(place, now.write().as_bytes())?;
-        context.talk.note(&format!("{}: {} figures", place.display(), grouped(now.figures.len() as u64)));
+        context.talk.note(&format!("{} was written", place.display()));
     }
     let shown = |path: &Path| shown(path, &configured.file.path);
     let report = GateReport {
@@ -161,7 +167,9 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
         findings,
         checks,
         explanations,
+        other_tools: then.as_ref().and_then(|then| OtherTools::between(&then.tools, &now.tools)),
         remarks,
+        shows_all: arguments.all,
     };
     arguments.outputs.write(&report, context)?;
     Ok(if outcome == Outcome::Fail { ExitStatus::Finding } else { ExitStatus::Success })
@@ -227,6 +235,8 @@ impl GateArguments {
         match std::fs::read(place) {
             Ok(bytes) => match Baseline::parse(&bytes) {
                 Ok(baseline) => Ok(Some((baseline, String::from_utf8_lossy(&bytes).into_owned()))),
+                // An update would accept what either side of the merge has made worse, without naming it.
+                Err(error) if Baseline::conflict(&bytes).is_some() => Err(error.in_file(place)),
                 Err(error) if self.update_baseline && Baseline::is_replaceable(&bytes) => {
                     if !bytes.is_empty() {
                         let cause =

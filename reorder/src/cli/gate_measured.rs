@@ -10,6 +10,7 @@ use crate::cli::scenarios_input::Configured;
 use crate::gate::{Check, Limits, Remark, has_measured_limit, measured_checks};
 use crate::hints;
 use reorder_base::error::{Error, Result};
+use reorder_report::table::counted;
 use reorder_run::measure::{self, MeasureRequest, StartKind, sign_test};
 
 /// Measured figures, off by default.
@@ -86,7 +87,7 @@ impl GateMeasured {
         let phase = context.talk.phase("measure", rounds as u64);
         let measured = requests.iter().map(|request| measure::measure(request, &|| phase.step()));
         let measured = measured.collect::<Result<Vec<_>>>()?;
-        phase.finish(&format!("{rounds} runs of each program"));
+        phase.finish(&format!("{} of each program", counted(rounds as u64, "run")));
         Ok(measured_checks(&measured, limits))
     }
 }

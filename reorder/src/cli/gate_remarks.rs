@@ -3,7 +3,7 @@
 
 use crate::cli::scenarios_input::Starts;
 use crate::gate::{Baseline, Check, Limits, Remark, Verdict};
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
 
 /// Figures without a verdict and limits without a figure; `is_whole` says that no scenario or model was left out on request.
 pub(super) fn remark_on_limits(remarks: &mut Vec<Remark>, limits: &Limits, checks: &[Check], is_whole: bool) {
@@ -13,14 +13,14 @@ pub(super) fn remark_on_limits(remarks: &mut Vec<Remark>, limits: &Limits, check
     if is_whole && !unused.is_empty() {
         add(
             format!("no figure has the name of these limits: {}", unused.join(", ")),
-            "the first column has the figures; a longer key may have taken their place",
+            "--all lists the figures; a longer key may have taken their place",
         );
     }
     let new = checks.iter().filter(|check| check.verdict == Verdict::New).count();
     let has_baseline = checks.iter().any(|check| check.baseline.is_some());
     if new > 0 && has_baseline {
         add(
-            format!("{new} figures are not in the baseline and were not judged"),
+            format!("not in the baseline and not judged: {}", counted(new as u64, "figure")),
             "write it again: --update-baseline",
         );
     }
@@ -43,9 +43,9 @@ pub(super) fn remark(remarks: &mut Vec<Remark>, then: Option<&Baseline>, now: &B
     if coverage.resolved() * 100 < coverage.events * MIN_FOUND_PERCENT {
         add(
             format!(
-                "only {} of {} events of the traces were found in the image",
+                "only {} of {} of the traces were found in the image",
                 grouped(coverage.resolved()),
-                grouped(coverage.events)
+                counted(coverage.events, "event")
             ),
             "record the scenarios again with this build",
         );
@@ -54,7 +54,8 @@ pub(super) fn remark(remarks: &mut Vec<Remark>, then: Option<&Baseline>, now: &B
     if other_build > 0 {
         add(
             format!(
-                "{other_build} recordings are of another build: they lack functions that this build adds to startup"
+                "of another build, without functions that this build adds to startup: {}",
+                counted(other_build as u64, "recording")
             ),
             "record the scenarios with this build: reorder record",
         );

@@ -6,12 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::cli::apply::pins_text;
 use crate::cli::context::Context;
 use crate::cli::inspect_macho;
+use crate::cli::pins::{HEAVIEST, pins_text};
 use crate::cli::refusal;
 use crate::exit_status::ExitStatus;
-use crate::hints;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::hexadecimal;
 use reorder_base::refusal::Refusal;
@@ -27,8 +26,8 @@ use reorder_relocate::apply::clones::{CopyableFunctions, copyable};
 use reorder_relocate::apply::elf::summarise;
 use reorder_relocate::debug::sections::check;
 use reorder_relocate::elf::plan::Plan;
-use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
+use reorder_report::{Report, Width};
 use reorder_system::mapped::map_image;
 
 const EXAMPLES: &str = "\
@@ -37,7 +36,7 @@ Examples:
   reorder inspect libLLVM.so --format json
   reorder inspect MyApp --arch arm64
 
-Exit status: 0 it can be moved, 1 it is refused (the reason is printed), 2 it could not be read.";
+Exit status: 0 it can be moved, 2 it is refused, as by `reorder apply` (the reason is printed), or could not be read.";
 
 /// Show whether the functions of an image can be moved, which of them would stay, and why
 #[derive(Args, Debug)]
@@ -89,12 +88,12 @@ struct Facts {
 impl Report for InspectReport {
     const COMMAND: &'static str = "inspect";
 
-    fn text(&self) -> String {
-        let mut text = match &self.refusal {
+    fn text(&self, width: Width) -> String {
+        let verdict = match &self.refusal {
             None => format!("{}: can be moved\n", self.image),
-            Some(refusal) => format!("{}: {refusal}\n  cure: {}\n", self.image, hints::text(&refusal.cure)),
+            Some(refusal) => format!("{}: {refusal}\n  cure: {}\n", self.image, refusal::cure(refusal)),
         };
-        let Some(facts) = &self.facts else { return text };
+        let Some(facts) = &self.facts else { return verdict };
         let percent = |part: u64| format!("{:.2} %", part as f64 * 100.0 / facts.text_bytes.max(1) as f64);
         let mut table = Table::new(["", "count", "of text"]);
         let summary = &facts.summary;
@@ -122,7 +121,7 @@ impl Report for InspectReport {
             table.row(["kept relocations".to_owned(), grouped(kept.evaluated), String::new()]);
             table.row(["  that contradict the code".to_owned(), grouped(kept.disagreeing), String::new()]);
         }
-        text.push_str(&table.render());
+        let mut text = table.render(width);
         if facts.kept_relocations.is_some_and(|kept| kept.is_ignored) {
             text.push_str(
                 "The kept relocations are damaged or contradict the code too often: they were ignored.\n",
@@ -131,7 +130,10 @@ impl Report for InspectReport {
         for (obstacle, count) in facts.copies.iter().flat_map(|copies| &copies.obstacles) {
             text.push_str(&format!("{} cannot be copied: {obstacle}\n", grouped(*count as u64)));
         }
-        text.push_str(&pins_text(&summary.pinned, self.shown));
+        if !summary.pinned.is_empty() {
+            text.push_str(&format!("\n{}", pins_text(&summary.pinned, self.shown, width)));
+        }
+        text.push_str(&format!("\n{verdict}"));
         text
     }
 }
@@ -139,17 +141,16 @@ impl Report for InspectReport {
 /// Analyses the image and reports.
 ///
 /// # Errors
-/// When the image cannot be read; a refusal is a finding.
+/// When the image cannot be read; a refusal has its report, and the status that `apply` ends with.
 pub fn run(arguments: &InspectArguments, context: &Context) -> Result<ExitStatus> {
-    const SHOWN_PINS: usize = 20;
     let bytes = map_image(&arguments.image)?;
-    let shown = if arguments.all { usize::MAX } else { SHOWN_PINS };
+    let shown = if arguments.all { usize::MAX } else { HEAVIEST };
     if is_macho(&bytes) {
         let path = arguments.image.display().to_string();
         let report = inspect_macho::inspect(path, &bytes, arguments.architecture.as_deref(), shown)
             .map_err(|error| error.in_file(&arguments.image))?;
         context.print(&report)?;
-        return Ok(if report.is_movable { ExitStatus::Success } else { ExitStatus::Finding });
+        return Ok(if report.is_movable { ExitStatus::Success } else { ExitStatus::Error });
     }
     refuse_architecture(arguments.architecture.as_deref())
         .map_err(|error| error.in_file(&arguments.image))?;
@@ -170,7 +171,7 @@ pub fn run(arguments: &InspectArguments, context: &Context) -> Result<ExitStatus
         Ok(()) => {}
     }
     context.print(&report)?;
-    Ok(if report.is_movable { ExitStatus::Success } else { ExitStatus::Finding })
+    Ok(if report.is_movable { ExitStatus::Success } else { ExitStatus::Error })
 }
 
 fn inspect(bytes: &[u8], report: &mut InspectReport) -> Result<()> {

@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::cli::apply::pins_text;
+use crate::cli::pins::pins_text;
 use crate::cli::refusal;
-use crate::hints;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::hexadecimal;
 use reorder_base::refusal::Refusal;
@@ -16,8 +15,8 @@ use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::universal::{Slice, choose_among, slices};
 use reorder_relocate::apply::ApplySummary;
 use reorder_relocate::apply::macho::summarise;
-use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
+use reorder_report::{Report, Width};
 
 /// What the analysis of each image found.
 #[derive(Serialize)]
@@ -58,21 +57,19 @@ struct Facts {
 impl Report for MachOInspectReport {
     const COMMAND: &'static str = "inspect";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut text = String::new();
         for image in &self.images {
             let name = match self.images.len() {
                 1 => self.image.clone(),
                 _ => format!("{} ({})", self.image, image.architecture),
             };
+            if let Some(facts) = &image.facts {
+                _ = writeln!(text, "{}", facts.text(self.shown, width));
+            }
             match &image.refusal {
                 None => _ = writeln!(text, "{name}: can be moved"),
-                Some(refusal) => {
-                    _ = writeln!(text, "{name}: {refusal}\n  cure: {}", hints::text(&refusal.cure))
-                }
-            }
-            if let Some(facts) = &image.facts {
-                text.push_str(&facts.text(self.shown));
+                Some(refusal) => _ = writeln!(text, "{name}: {refusal}\n  cure: {}", refusal::cure(refusal)),
             }
         }
         text
@@ -80,7 +77,7 @@ impl Report for MachOInspectReport {
 }
 
 impl Facts {
-    fn text(&self, shown: usize) -> String {
+    fn text(&self, shown: usize, width: Width) -> String {
         let percent = |part: u64| format!("{:.2} %", part as f64 * 100.0 / self.text_bytes.max(1) as f64);
         let summary = &self.summary;
         let mut table = Table::new(["", "count", "of text"]);
@@ -96,8 +93,10 @@ impl Facts {
         row("references in data", self.data_references, String::new());
         row("words of jump tables", self.jump_table_words, String::new());
         row("functions without a reference", self.unreferenced_functions, String::new());
-        let mut text = table.render();
-        text.push_str(&pins_text(&summary.pinned, shown));
+        let mut text = table.render(width);
+        if !summary.pinned.is_empty() {
+            text.push_str(&format!("\n{}", pins_text(&summary.pinned, shown, width)));
+        }
         text
     }
 }

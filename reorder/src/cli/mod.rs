@@ -47,11 +47,13 @@ pub mod measure;
 pub mod optimize;
 pub mod optimize_layout;
 mod optimize_page;
+mod pins;
 pub mod record;
 mod record_scenarios;
 pub mod refusal;
 pub mod relocate_args;
 pub mod report;
+mod report_set;
 pub mod schema;
 pub mod verify;
 mod verify_wheel;
@@ -60,6 +62,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::cli::applied::is_failed_proof;
 use crate::cli::context::Context;
 use crate::cli::shared_args::SharedArguments;
 use crate::exit_status::ExitStatus;
@@ -150,10 +153,12 @@ fn explain_usage(error: &clap::Error) -> ExitStatus {
     if error.use_stderr() { ExitStatus::Error } else { ExitStatus::Success }
 }
 
-/// A failed proof is a finding about the images; everything else means that the command could not run.
+/// A failed proof is a finding, about two images or about what we have made; everything else, also a refused image, means that
+/// the command could not run.
 fn exit_status_of(error: &Error) -> ExitStatus {
-    match error.kind {
+    match &error.kind {
         ErrorKind::Verification => ExitStatus::Finding,
+        ErrorKind::Refused(refusal) if is_failed_proof(refusal.code) => ExitStatus::Finding,
         _ => ExitStatus::Error,
     }
 }
@@ -161,6 +166,7 @@ fn exit_status_of(error: &Error) -> ExitStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reorder_base::refusal::{Refusal, RefusalCode};
 
     #[test]
     fn the_definition_is_consistent() {
@@ -171,6 +177,16 @@ mod tests {
     fn every_command_explains_itself() {
         for command in definition().get_subcommands() {
             assert!(command.get_about().is_some(), "{} has no one-line help", command.get_name());
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_one_status_and_a_failed_proof_another() {
+        let status = |code| exit_status_of(&Error::from(Refusal::new(code, "some reason", "some cure")));
+        assert_eq!(status(RefusalCode::UnknownCode), ExitStatus::Error);
+        assert_eq!(status(RefusalCode::MachORuntimeTables), ExitStatus::Error);
+        for code in [RefusalCode::FailedVerification, RefusalCode::MachOFailedVerification] {
+            assert_eq!(status(code), ExitStatus::Finding);
         }
     }
 

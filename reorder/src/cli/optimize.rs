@@ -29,7 +29,7 @@ use reorder_image::functions::FunctionTable;
 use reorder_layout::Memory;
 use reorder_layout::arguments::LayoutArguments;
 use reorder_layout::simulate::ImageNames;
-use reorder_report::table::grouped;
+use reorder_report::table::counted;
 use reorder_run::check::{CheckRequest, CheckedRun, Trial, TrialFile};
 use reorder_run::measure::{self, MeasureRequest, Measurement};
 use reorder_run::processor;
@@ -141,7 +141,7 @@ fn optimize(
     let functions = ElfFunctions::collect(&file)?;
     arguments.relocate.check_map(false)?;
     let room = arguments.layout.moves_functions().then(|| Analysis::new(&file, &functions)).transpose()?;
-    phase.finish(&format!("{} functions", grouped(functions.table.len() as u64)));
+    phase.finish(&counted(functions.table.len() as u64, "function"));
 
     let starts = record_runs(arguments, context, &file, &functions.table, runs)?;
 
@@ -231,7 +231,11 @@ fn record_runs(
         starts.push(Start { shown: shown.clone(), arguments: words, traces });
         phase.step();
     }
-    phase.finish(&format!("{} first executions in {} runs", grouped(executions), starts.len()));
+    phase.finish(&format!(
+        "{} in {}",
+        counted(executions, "first execution"),
+        counted(starts.len() as u64, "run")
+    ));
     Ok(starts)
 }
 

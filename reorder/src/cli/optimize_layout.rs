@@ -20,7 +20,7 @@ use reorder_layout::{LayoutRequest, Room, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::elf::apply;
 use reorder_relocate::apply::{Applied, Arrangement};
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
 use reorder_trace::{ExecutedBlocks, ResolvedTrace, executed_blocks};
 use reorder_verify::recover_moves;
 
@@ -122,8 +122,14 @@ pub fn laid_out(
     let executed = executed_blocks(&traces, input.file, &input.functions.table);
     let copied = |applied: Applied| {
         let phase = context.talk.phase("copy", 0);
-        let applied =
-            with_executed(applied, &input.functions.table, (&traces, &executed), input.request, context)?;
+        let applied = with_executed(
+            applied,
+            &input.functions.table,
+            (&traces, &executed),
+            input.request,
+            options,
+            context,
+        )?;
         let copies = applied.summary.clones.clone().unwrap_or_default();
         phase.finish(&format!(
             "{} functions in {} fragments, verified",
@@ -214,7 +220,7 @@ impl Recorded<'_> {
             ))
         });
         let simulated: Vec<SimulatedPages> = simulated.collect();
-        phase.finish(&format!("{} runs", self.starts.len()));
+        phase.finish(&counted(self.starts.len() as u64, "run"));
         Ok(LaidOut { applied, needed, simulated })
     }
 

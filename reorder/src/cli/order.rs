@@ -23,8 +23,8 @@ use reorder_layout::order_file::origin::{Identity, Origin};
 use reorder_layout::order_file::{Linker, data, sections};
 use reorder_layout::{Layout, LayoutRequest, Memory, Room, lay_out, lay_out_functions};
 use reorder_report::Format;
-use reorder_report::Report;
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
+use reorder_report::{Report, Width};
 use reorder_system::write;
 use reorder_trace::link_map::LinkMap;
 use reorder_trace::{Coverage, ImageIdentity, ResolvedTraces};
@@ -84,17 +84,17 @@ struct OrderReport {
 impl Report for OrderReport {
     const COMMAND: &'static str = "order";
 
-    fn text(&self) -> String {
+    fn text(&self, _: Width) -> String {
         let order = &self.order;
         let (with, without) = match order.sections {
             Some(_) => ("in a section", "in none"),
             None => ("with a symbol", "without"),
         };
         format!(
-            "{}: {} of {} functions ordered ({}), {} {with}, {} {without}\n",
+            "{}: {} of {} ordered ({}), {} {with}, {} {without}\n",
             self.output,
             grouped(order.chosen as u64),
-            grouped(order.functions as u64),
+            counted(order.functions as u64, "function"),
             self.layout.strategy.name(),
             grouped(order.named as u64),
             grouped(order.unnamed as u64),

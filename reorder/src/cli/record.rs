@@ -11,7 +11,7 @@ use crate::cli::scenarios_input::ConfigurationArguments;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
 use reorder_run::loaded_libraries::loaded_libraries;
 use reorder_run::record::{self, Ending, RecordOutcome, RecordRequest, TraceDirectory};
 use reorder_system::mapped::map_image;
@@ -155,7 +155,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
         context.talk.detail(&format!("{}: {}", start.name, start.output.display()));
         phase.step();
     }
-    phase.finish(&format!("{} of {} scenarios", starts.len() - failed, starts.len()));
+    phase.finish(&format!("{} of {}", starts.len() - failed, counted(starts.len() as u64, "scenario")));
     Ok(if failed > 0 { ExitStatus::Finding } else { ExitStatus::Success })
 }
 
@@ -167,10 +167,12 @@ fn summarise(outcome: &RecordOutcome, context: &Context) {
         count => format!(" of functions and {} of basic blocks", grouped(count)),
     };
     context.talk.note(&format!(
-        "recorded {} first executions{blocks} in {traces} trace{}; {:.1} µs each (median, without two process switches); \
-         {:.1} ms to arm {:.1} MB",
-        grouped(statistics.first_executions),
-        if traces == 1 { "" } else { "s" },
+        "recorded {}{blocks} in {}",
+        counted(statistics.first_executions, "first execution"),
+        counted(traces as u64, "trace"),
+    ));
+    context.talk.detail(&format!(
+        "recording cost {:.1} µs for each (median, without two process switches), and {:.1} ms to arm {:.1} MB",
         statistics.median_stop_nanoseconds() as f64 / 1e3,
         statistics.arming_nanoseconds as f64 / 1e6,
         statistics.armed_bytes as f64 / 1e6,

@@ -6,7 +6,8 @@ use clap::Args;
 
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
-use crate::cli::scenarios_input::ScenariosInput;
+use crate::cli::report_set;
+use crate::cli::scenarios_input::{Configured, ScenariosInput};
 use crate::exit_status::ExitStatus;
 use crate::page::{PageRequest, page};
 use reorder_base::error::Result;
@@ -18,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   reorder report ./program program.fast -t traces -o report.html
   reorder report ./program -t traces -o report.html                 # which pages startup touches now
+  reorder report ./program --set fast -t traces -o report.html      # with the libraries of `reorder apply --set fast`
   reorder report ./program program.fast --model android-16k -o report.html --format json";
 
 /// Write an HTML page that shows which pages startup touches
@@ -30,15 +32,30 @@ Examples:
 pub struct ReportArguments {
     /// The program or shared object that was traced
     #[arg(value_name = "IMAGE")]
-    image: PathBuf,
+    pub(super) image: PathBuf,
     /// IMAGE with its functions moved
     #[arg(value_name = "NEW")]
     new: Option<PathBuf>,
+    /// Show the program and its libraries that `reorder apply --set` wrote to this directory, each before and after
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["new", "architecture"])]
+    set: Option<PathBuf>,
     /// Write the page to this file
     #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
+    pub(super) output: PathBuf,
     #[command(flatten)]
-    scenarios: ScenariosInput,
+    pub(super) scenarios: ScenariosInput,
+}
+
+impl ReportArguments {
+    /// Everything that is read, which the page must not replace.
+    pub(super) fn kept<'path>(
+        &self,
+        images: impl IntoIterator<Item = &'path PathBuf>,
+        configured: &Configured,
+    ) -> Result<KeptFiles> {
+        let read = KeptFiles::default().reads("an image", images);
+        Ok(self.scenarios.files(configured)?.iter().fold(read, |read, (what, files)| read.reads(what, files)))
+    }
 }
 
 /// The hint for a page that would replace another file.
@@ -50,18 +67,15 @@ pub(super) const PAGE_NAME: &str = "give the page another name, such as report.h
 /// Unreadable images, traces that do not fit, a NEW that is not IMAGE with functions moved, a page that cannot be
 /// written or would replace what is read; nothing is written then.
 pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus> {
+    if let Some(directory) = &arguments.set {
+        return report_set::run(arguments, directory, context);
+    }
     let path = &arguments.image;
-    let images = std::iter::once(path).chain(&arguments.new);
-    let read = KeptFiles::default().reads("an image", images);
     let bytes = map_image(path)?;
     let image = arguments.scenarios.open(path, &bytes)?;
     let functions = image.functions();
     let configured = arguments.scenarios.configured(&context.talk)?;
-    let read = arguments
-        .scenarios
-        .files(&configured)?
-        .iter()
-        .fold(read, |read, (what, files)| read.reads(what, files));
+    let read = arguments.kept(std::iter::once(path).chain(&arguments.new), &configured)?;
     read.writes("page", &arguments.output, PAGE_NAME)?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;

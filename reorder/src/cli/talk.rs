@@ -76,16 +76,22 @@ impl Talk {
         let bar = if self.quiet || !self.terminal {
             ProgressBar::hidden()
         } else if steps == 0 {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            bar.enable_steady_tick(Duration::from_millis(100));
+            // Its style first: the default one is a bar of the whole width, which would be drawn for a moment.
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+            if let Ok(style) = ProgressStyle::with_template("{msg:>9} {spinner}") {
+                bar.set_style(style);
+            }
             bar.set_message(name);
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.enable_steady_tick(Duration::from_millis(100));
             bar
         } else {
-            let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+            let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::hidden());
             if let Ok(style) = ProgressStyle::with_template("{msg:>9} [{bar:30}] {pos}/{len}") {
                 bar.set_style(style);
             }
             bar.set_message(name);
+            bar.set_draw_target(ProgressDrawTarget::stderr());
             bar
         };
         Phase { talk: self, name, bar, started: Instant::now() }
@@ -141,8 +147,11 @@ impl Phase<'_> {
         self.bar.finish_and_clear();
         let name = self.talk.paint(&format!("{:>9}", self.name), Color::Green);
         if !self.talk.quiet {
-            let seconds = self.started.elapsed().as_secs_f64();
-            self.talk.write(None, &format!("{name} {} ({seconds:.2} s)", harmless(outcome)));
+            let seconds = match self.talk.verbosity {
+                0 => String::new(),
+                _ => format!(" ({:.2} s)", self.started.elapsed().as_secs_f64()),
+            };
+            self.talk.write(None, &format!("{name} {}{seconds}", harmless(outcome)));
         }
     }
 }

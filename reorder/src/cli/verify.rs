@@ -11,8 +11,8 @@ use crate::exit_status::ExitStatus;
 use crate::remarks;
 use crate::wheel::is_archive;
 use reorder_base::error::Result;
-use reorder_report::Report;
-use reorder_report::table::{Table, grouped};
+use reorder_report::table::{Table, counted, grouped};
+use reorder_report::{Report, Width};
 use reorder_system::mapped::map_image;
 use reorder_verify::{VerifyOptions, VerifyReport, verify};
 
@@ -74,13 +74,13 @@ impl<'report> Verification<'report> {
 impl Report for Verification<'_> {
     const COMMAND: &'static str = "verify";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut table = Table::new(["check", "count", ""]);
         let report = self.report;
         for summary in &report.checks {
             table.row([summary.check.title().to_owned(), grouped(summary.count), summary.unit.to_owned()]);
         }
-        let mut text = if report.checks.is_empty() { String::new() } else { table.render() };
+        let mut text = if report.checks.is_empty() { String::new() } else { table.render(width) };
         for remark in &self.remarks {
             text.push_str(&format!("note: {remark}\n"));
         }
@@ -96,11 +96,10 @@ impl Report for Verification<'_> {
         if report.difference_count > listed {
             text.push_str(&format!("and {} more\n", grouped(report.difference_count - listed)));
         }
-        let (functions, moved) = (grouped(report.functions), grouped(report.moved));
+        let (functions, moved) = (counted(report.functions, "function"), grouped(report.moved));
         text.push_str(&match report.is_proven() {
-            true => format!("proven: {moved} of {functions} functions moved, nothing else changed\n"),
-            false if report.difference_count == 1 => "not proven: 1 difference\n".to_owned(),
-            false => format!("not proven: {} differences\n", grouped(report.difference_count)),
+            true => format!("proven: {moved} of {functions} moved, nothing else changed\n"),
+            false => format!("not proven: {}\n", counted(report.difference_count, "difference")),
         });
         text
     }

@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::remarks;
 use crate::wheel::proof::compare;
 use reorder_base::error::Result;
-use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
+use reorder_report::{Report, Width};
 use reorder_verify::{VerifyOptions, VerifyReport, verify};
 
 /// An image that changed.
@@ -55,7 +55,7 @@ pub(super) fn verify_wheels(old: &[u8], new: &[u8], options: VerifyOptions) -> R
 impl Report for WheelReport {
     const COMMAND: &'static str = "verify";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut table = Table::new(["image", "functions", "moved", ""]);
         let mut differences = String::new();
         for WheelImage { image, report, .. } in &self.images {
@@ -75,6 +75,6 @@ impl Report for WheelReport {
             true => "proven: functions of these images moved, their digests follow, nothing else changed\n",
             false => "not proven\n",
         };
-        format!("{}{differences}{end}", table.render())
+        format!("{}{differences}{end}", table.render(width))
     }
 }

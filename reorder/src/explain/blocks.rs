@@ -8,6 +8,7 @@ use serde::Serialize;
 use reorder_base::address::Address;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_layout::simulate::placed;
+use reorder_report::Width;
 use reorder_report::table::{Table, grouped};
 use reorder_trace::ExecutedBlocks;
 use reorder_verify::AddressMoves;
@@ -103,7 +104,7 @@ const SHOWN: usize = 12;
 
 impl ExplainedBlocks {
     /// For people. `size` is that of the function.
-    pub(super) fn text(&self, size: u64) -> String {
+    pub(super) fn text(&self, size: u64, width: Width) -> String {
         let percent = self.executed_bytes as f64 * 100.0 / size.max(1) as f64;
         let mut text = format!(
             "  executed {} of {} bytes ({percent:.0} %)\n",
@@ -123,7 +124,7 @@ impl ExplainedBlocks {
             }
             table.row(row);
         }
-        text.push_str(&table.render());
+        text.push_str(&table.render(width));
         if self.parts.len() > SHOWN {
             text.push_str(&format!(
                 "    … and {} more (--format json lists all)\n",

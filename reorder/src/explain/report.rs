@@ -8,9 +8,9 @@ use super::neighbours::Neighbour;
 use super::placement::Placed;
 use reorder_base::address::Address;
 use reorder_image::pins::PinReason;
-use reorder_report::Report;
-use reorder_report::table::{Table, grouped};
+use reorder_report::table::{Table, counted, grouped};
 use reorder_report::visible::visible_start;
+use reorder_report::{Report, Width};
 
 /// The result of `reorder explain`.
 #[derive(Clone, Debug, Serialize)]
@@ -103,13 +103,13 @@ pub struct ExplainedPin {
 impl Report for ExplainReport {
     const COMMAND: &'static str = "explain";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut text = String::new();
         for function in &self.functions {
             if !text.is_empty() {
                 text.push('\n');
             }
-            text.push_str(&function.text(self));
+            text.push_str(&function.text(self, width));
         }
         for limit in &self.limits {
             text.push_str(&format!("note: {limit}\n"));
@@ -119,44 +119,49 @@ impl Report for ExplainReport {
 }
 
 impl ExplainedFunction {
-    fn text(&self, report: &ExplainReport) -> String {
-        let mut text = format!("{}\n", self.name);
+    fn text(&self, report: &ExplainReport, width: Width) -> String {
+        let mut text = format!("{}\n", width.cut(&self.name, 1, 1));
         for symbol in self.symbols.iter().filter(|symbol| **symbol != self.name) {
             let symbol = visible_start(symbol, MAX_NAME_LENGTH);
-            text.push_str(&format!("  symbol   {symbol}\n"));
+            text.push_str(&format!("  symbol   {}\n", width.cut(&symbol, 4, 5)));
         }
-        text.push_str(&format!(
-            "  is       {}, {} bytes in {}\n",
+        let place = format!(
+            "{}, {} in {}",
             self.old.shown(),
-            grouped(self.size_bytes),
+            counted(self.size_bytes, "byte"),
             visible_start(&report.image, MAX_NAME_LENGTH)
-        ));
+        );
+        text.push_str(&format!("{}\n", width.hanging("  is       ", &place)));
         if let (Some(new), Some(name)) = (&self.new, &report.new) {
             let name = visible_start(name, MAX_NAME_LENGTH);
-            text.push_str(&format!("  becomes  {} in {name}\n", new.shown()));
+            let place = format!("{} in {name}", new.shown());
+            text.push_str(&format!("{}\n", width.hanging("  becomes  ", &place)));
         }
         if let Some(pin) = &self.pin {
-            text.push_str(&format!("  pinned   {}; see {}\n", pin.because, pin.evidence));
+            let why = format!("{}; see {}", pin.because, pin.evidence);
+            text.push_str(&format!("{}\n", width.hanging("  pinned   ", &why)));
         }
         match self.runs.is_empty() {
-            true => text.push_str(&format!("  runs     in none of {} scenarios\n", self.scenarios)),
-            false => text.push_str(&self.runs_text(&report.model)),
+            true => {
+                text.push_str(&format!("  runs     in none of {}\n", counted(self.scenarios, "scenario")))
+            }
+            false => text.push_str(&self.runs_text(&report.model, width)),
         }
         if let Some(blocks) = &self.blocks {
-            text.push_str(&blocks.text(self.size_bytes));
+            text.push_str(&blocks.text(self.size_bytes, width));
         }
         if let Some(placement) = &self.placement {
             for (number, because) in placement.because.iter().enumerate() {
                 let label = if number == 0 { "because" } else { "" };
-                text.push_str(&format!("  {label:<8} {because}\n"));
+                text.push_str(&format!("{}\n", width.hanging(&format!("  {label:<8} "), because)));
             }
         }
         let side = self.new.as_ref().unwrap_or(&self.old);
-        text.push_str(&side.neighbours_text(&self.name, self.size_bytes, self.runs.len() as u64));
+        text.push_str(&side.neighbours_text(&self.name, self.size_bytes, self.runs.len() as u64, width));
         text
     }
 
-    fn runs_text(&self, model: &str) -> String {
+    fn runs_text(&self, model: &str, width: Width) -> String {
         let mut titles = vec!["  runs in", "recordings", "as number", "after ms"];
         let faults = format!("faults ({model})");
         titles.push(&faults);
@@ -175,7 +180,7 @@ impl ExplainedFunction {
             row.extend(run.new_faults.map(|faults| faults.to_string()));
             table.row(row);
         }
-        table.render()
+        table.render(width)
     }
 }
 
@@ -188,7 +193,7 @@ impl Side {
         }
     }
 
-    fn neighbours_text(&self, own: &str, size: u64, scenarios: u64) -> String {
+    fn neighbours_text(&self, own: &str, size: u64, scenarios: u64, width: Width) -> String {
         let mut table = Table::new(["  beside it", "bytes", "scenarios"]);
         let row = |mark: &str, name: &str, size: u64, scenarios: u64| {
             [format!("  {mark} {name}"), grouped(size), scenarios.to_string()]
@@ -200,6 +205,6 @@ impl Side {
         for one in &self.after {
             table.row(row(" ", &one.name, one.size_bytes, one.scenarios));
         }
-        table.render()
+        table.render(width)
     }
 }

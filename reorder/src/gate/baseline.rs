@@ -24,6 +24,8 @@ pub struct Baseline {
     pub reorder: String,
     /// Name of the image's file.
     pub image: String,
+    /// The compilers and the linker that made it, as they name themselves in it, sorted; empty where that is unknown.
+    pub tools: Vec<String>,
     /// The memory models by name, each with its numbers.
     pub models: BTreeMap<String, String>,
     /// In the order of reports.
@@ -50,6 +52,9 @@ pub(crate) struct File {
     /// Name of the image's file.
     #[serde(default)]
     image: String,
+    /// The compilers and the linker that made it, as they name themselves in it.
+    #[serde(default)]
+    tools: Vec<String>,
     /// The memory models by name, each with its numbers.
     #[serde(default)]
     models: BTreeMap<String, String>,
@@ -75,8 +80,16 @@ impl Baseline {
     /// # Errors
     /// Anything except what [`Self::write`] writes, with its place.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let again = "write it again: reorder gate IMAGE -t TRACES --update-baseline";
+        let again = "restore it from version control; or write it from an image that is good: reorder gate IMAGE -t TRACES \
+                     --update-baseline";
         let malformed = |message: String| Error::new(ErrorKind::Malformed, message).with_hint(again);
+        if let Some(line) = Self::conflict(bytes) {
+            // To write it anew would accept whatever either side has made worse.
+            return Err(malformed(format!("line {line}: a conflict of a merge that is not resolved")).with_hint(
+                "take one side whole, such as git checkout --ours or --theirs with this file, and run the gate again: it \
+                 shows what the merge costs",
+            ));
+        }
         let file: File =
             serde_json::from_slice(bytes).map_err(|error| malformed(format!("not a baseline: {error}")))?;
         if file.schema != SCHEMA {
@@ -117,6 +130,7 @@ impl Baseline {
         Ok(Self {
             reorder: file.reorder,
             image: file.image,
+            tools: file.tools,
             models: file.models,
             figures: file.figures,
             startup: Startup {
@@ -124,6 +138,13 @@ impl Baseline {
                 scenarios: file.scenarios.into_iter().map(scenario).collect(),
             },
         })
+    }
+
+    /// The line, from 1, of the first mark that git leaves where two sides of a merge differ.
+    #[must_use]
+    pub fn conflict(bytes: &[u8]) -> Option<usize> {
+        let is_mark = |line: &[u8]| line.starts_with(b"<<<<<<< ") || line.starts_with(b">>>>>>> ");
+        bytes.split(|&byte| byte == b'\n').position(is_mark).map(|before| before + 1)
     }
 
     /// Whether a file with these contents may be replaced by a baseline: it is empty, or begins like one, even if the rest
@@ -139,12 +160,13 @@ impl Baseline {
     /// The file.
     #[must_use]
     pub fn write(&self) -> String {
-        let Self { reorder, image, models, figures, startup } = self;
+        let Self { reorder, image, tools, models, figures, startup } = self;
         let mut text = format!(
-            "{{\n\"schema\": {},\n\"reorder\": {},\n\"image\": {},\n\"models\": {},\n",
+            "{{\n\"schema\": {},\n\"reorder\": {},\n\"image\": {},\n\"tools\": {},\n\"models\": {},\n",
             json(&SCHEMA),
             json(reorder),
             json(image),
+            json(tools),
             json(models)
         );
         list(&mut text, "figures", figures);
@@ -213,7 +235,8 @@ mod tests {
             let figures = figures.into_iter().filter(|one| !keys.contains(&one.key) && { keys.push(one.key.clone()); true });
             let figures = figures.collect();
             let models = [("tablet".to_owned(), "pages of 4096".to_owned())].into();
-            let baseline = Baseline { reorder: "1.2.3".into(), image: "a \"b\"\n".into(), models, figures, startup };
+            let tools = vec!["GCC: 12".to_owned()];
+            let baseline = Baseline { reorder: "1.2.3".into(), image: "a \"b\"\n".into(), tools, models, figures, startup };
             let text = baseline.write();
             let read = Baseline::parse(text.as_bytes()).unwrap();
             prop_assert_eq!(&read, &baseline);
@@ -254,6 +277,18 @@ mod tests {
         for text in ["{}", "\u{7f}ELF", "int main;", "{\"schema\": \"other\"}", "[1]", &blank] {
             assert!(!Baseline::is_replaceable(text.as_bytes()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_conflict_is_no_invitation_to_accept_what_it_holds() {
+        let text = Baseline::default().write();
+        let (first, rest) = text.split_at(text.find("\"figures\"").unwrap());
+        let merged = format!("{first}<<<<<<< HEAD\n{rest}=======\n{rest}>>>>>>> other\n");
+        let error = Baseline::parse(merged.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("line 7: a conflict"), "{error}");
+        let hint = error.hint.unwrap();
+        assert!(!hint.advice().unwrap().contains("--update-baseline"), "{hint:?}");
+        assert_eq!(Baseline::conflict(text.as_bytes()), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How far a figure may go: `1200`, `+10`, `+2 %`, `off`.
+//! How far a figure may go: `1200`, `+10`, `+2 %`, `+2 % or +512`, `off`.
 //!
 //! In: limits as configured, by metric and scenario. Out: for each figure the limit that holds, in its unit. A limit for a
 //! scenario overrides one for all scenarios; among those of one table, the longer key overrides the shorter.
@@ -21,12 +21,19 @@ pub enum Limit {
     Difference(f64),
     /// Not further than this percentage from the baseline.
     Percent(f64),
+    /// Not further than whichever of the two goes further: a percentage of a small figure is nothing.
+    Either {
+        /// As [`Limit::Percent`].
+        percent: f64,
+        /// As [`Limit::Difference`], of the same sign.
+        difference: f64,
+    },
     /// No limit.
     Off,
 }
 
 impl Limit {
-    /// Parses `text`: a sign makes it relative to the baseline, and `%` requires a sign.
+    /// Parses `text`: a sign makes it relative to the baseline, `%` requires a sign, and `or` allows both.
     ///
     /// # Errors
     /// Anything except a number with sign, unit or both, and `off`.
@@ -34,6 +41,17 @@ impl Limit {
         let trimmed = text.trim();
         if trimmed == "off" {
             return Ok(Self::Off);
+        }
+        if let Some((one, other)) = trimmed.split_once(" or ") {
+            return match (Self::parse(one)?, Self::parse(other)?) {
+                (Self::Percent(percent), Self::Difference(difference))
+                | (Self::Difference(difference), Self::Percent(percent))
+                    if percent.is_sign_negative() == difference.is_sign_negative() =>
+                {
+                    Ok(Self::Either { percent, difference })
+                }
+                _ => Err(mistake(format!("{text:?} is not a percentage and a number of one sign"))),
+            };
         }
         let percent = trimmed.strip_suffix('%');
         let number = percent.unwrap_or(trimmed).trim_end();
@@ -58,6 +76,12 @@ impl Limit {
             Self::Absolute(value) => Some(value),
             Self::Difference(difference) => baseline.map(|baseline| baseline + difference),
             Self::Percent(percent) => baseline.map(|baseline| baseline * (1.0 + percent / 100.0)),
+            Self::Either { percent, difference } => {
+                let by_percent = Self::Percent(percent).worst(baseline)?;
+                let by_difference = Self::Difference(difference).worst(baseline)?;
+                let is_fall = difference.is_sign_negative();
+                Some(if is_fall { by_percent.min(by_difference) } else { by_percent.max(by_difference) })
+            }
             Self::Off => None,
         }
     }
@@ -65,12 +89,12 @@ impl Limit {
     /// Whether it is relative to the baseline.
     #[must_use]
     pub fn is_relative(self) -> bool {
-        matches!(self, Self::Difference(_) | Self::Percent(_))
+        matches!(self, Self::Difference(_) | Self::Percent(_) | Self::Either { .. })
     }
 }
 
 fn mistake(cause: String) -> Error {
-    Error::usage(cause).with_hint("write a number, +N or +N % against the baseline, or off")
+    Error::usage(cause).with_hint("write a number, +N, +N % or \"+N % or +N\" against the baseline, or off")
 }
 
 /// The limit of one figure, and where it is set.
@@ -222,7 +246,7 @@ mod tests {
         assert_eq!(found(key("linux-4k", "status")), expected("off", "[scenario.status.limits] faults"));
         let compressed = |part| Key::of_image(Metric::Compressed, part);
         assert_eq!(found(compressed("zstd.64k")), expected("+10", "[gate.limits] compressed.zstd"));
-        assert_eq!(found(compressed("xz")), expected("+1 %", "default"));
+        assert_eq!(found(compressed("xz")), expected("+1 % or +256", "default"));
         assert_eq!(found(Key::of_image(Metric::PinnedFunctions, "")), None);
     }
 
@@ -253,6 +277,12 @@ mod tests {
         assert_eq!(worst("+5%", None), None);
         assert_eq!(worst("120", None), Some(120.0));
         assert_eq!(worst("off", Some(1.0)), None);
+        assert_eq!(worst("+1 % or +256", Some(1_000.0)), Some(1_256.0));
+        assert_eq!(worst("+256 or +1 %", Some(100_000.0)), Some(101_000.0));
+        assert_eq!(worst("-1 % or -2", Some(100.0)), Some(98.0));
+        for text in ["+1 % or -2", "+1 or +2", "1200 or +1 %", "+1 % or off"] {
+            assert!(Limit::parse(text).is_err(), "{text}");
+        }
     }
 
     proptest! {

@@ -22,6 +22,7 @@ pub mod place;
 pub mod render;
 mod report;
 mod startup;
+mod tools;
 mod updated;
 
 pub use baseline::Baseline;
@@ -35,6 +36,7 @@ pub use metric::{Figure, Key, Metric, Unit};
 pub use place::Place;
 pub use report::{GateReport, Outcome, Remark};
 pub use startup::{Startup, StartupFunction, StartupScenario};
+pub use tools::{OtherTools, tools};
 pub use updated::{given_up, unjudged};
 
 use reorder_base::error::{Error, Result};

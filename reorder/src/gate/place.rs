@@ -158,8 +158,8 @@ mod tests {
             ..Baseline::default()
         };
         let lines = figure_lines(&baseline.write());
-        assert_eq!(lines[&("faults".to_owned(), None)], 7);
-        assert_eq!(lines[&("file-bytes".to_owned(), None)], 8);
+        assert_eq!(lines[&("faults".to_owned(), None)], 8);
+        assert_eq!(lines[&("file-bytes".to_owned(), None)], 9);
     }
 
     #[test]

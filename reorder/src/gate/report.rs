@@ -6,9 +6,11 @@ use serde::Serialize;
 use super::check::{Check, Verdict};
 use super::explanation::{ChangeKind, Explanation, FunctionChange};
 use super::metric::{Metric, Unit};
-use reorder_report::Report;
-use reorder_report::table::{Table, grouped};
+use super::tools::OtherTools;
+use super::updated::is_worse;
+use reorder_report::table::{Table, counted, grouped};
 use reorder_report::visible::visible;
+use reorder_report::{Report, Width};
 
 /// The outcome of a run of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -52,8 +54,14 @@ pub struct GateReport {
     pub checks: Vec<Check>,
     /// Every scenario whose faults or functions changed.
     pub explanations: Vec<Explanation>,
+    /// Other compilers, or another linker, than those of the baseline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_tools: Option<OtherTools>,
     /// What limits the figures.
     pub remarks: Vec<Remark>,
+    /// Whether the text lists checks without a finding too.
+    #[serde(skip)]
+    pub shows_all: bool,
 }
 
 impl GateReport {
@@ -62,10 +70,65 @@ impl GateReport {
     pub fn summary(&self) -> String {
         let checks = self.checks.len();
         match self.outcome {
-            Outcome::Pass => format!("{checks} checks, no finding"),
-            Outcome::Fail => format!("{} of {checks} checks failed", self.findings),
-            Outcome::Warn => format!("{} of {checks} checks failed; --warn-only was given", self.findings),
-            Outcome::Updated => format!("the baseline was written with {checks} figures"),
+            Outcome::Pass => format!("{}, no finding", counted(checks as u64, "check")),
+            Outcome::Fail => format!("{} of {} failed", self.findings, counted(checks as u64, "check")),
+            Outcome::Warn => format!(
+                "{} of {} failed; --warn-only was given",
+                self.findings,
+                counted(checks as u64, "check")
+            ),
+            Outcome::Updated => self.accepted(),
+        }
+    }
+
+    /// What the new baseline accepts.
+    fn accepted(&self) -> String {
+        let checks = || self.checks.iter();
+        let figures = counted(checks().filter(|check| check.current.is_some()).count() as u64, "figure");
+        if checks().all(|check| check.baseline.is_none()) {
+            return format!("the baseline was written with {figures}, the first");
+        }
+        let changed = checks().filter(|check| check.is_changed()).count();
+        if changed == 0 {
+            return format!("the baseline was written with {figures}, all as before");
+        }
+        let worse = checks().filter(|check| is_worse(check)).count();
+        let gone = checks().filter(|check| check.current.is_none()).count();
+        let new = checks().filter(|check| check.baseline.is_none()).count();
+        let better = changed - worse - gone - new;
+        let parts = [(worse, "worse"), (better, "better"), (new, "new"), (gone, "gone")];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        format!("the baseline was written with {figures}; accepted: {}", parts.join(", "))
+    }
+
+    /// Whether the text lists the check: a finding, or a change that is accepted.
+    fn is_shown(&self, check: &Check) -> bool {
+        let is_accepted = self.outcome == Outcome::Updated && check.baseline.is_some() && check.is_changed();
+        self.shows_all || is_accepted || check.verdict.is_finding()
+    }
+
+    /// Whether the text explains the scenario: it has a finding, or none has one and sums do.
+    fn is_explained(&self, explanation: &Explanation) -> bool {
+        let of_scenarios = || self.checks.iter().filter(move |check| self.is_shown(check));
+        let has =
+            |scenario: Option<&String>| of_scenarios().any(|check| check.key.scenario.as_ref() == scenario);
+        let is_only_sums = of_scenarios().all(|check| check.key.scenario.is_none());
+        self.shows_all || has(Some(&explanation.scenario)) || is_only_sums && has(None)
+    }
+
+    /// What the text does not list, in one clause.
+    fn rest(&self, shown: &[&Check]) -> String {
+        let rest = self.checks.len() - shown.len();
+        match (rest, self.outcome) {
+            (0, _) => String::new(),
+            (_, Outcome::Pass) => "; --all lists them".to_owned(),
+            (_, Outcome::Updated) => "; --all lists all".to_owned(),
+            (1, _) => "; the other one is within its limit (--all lists it)".to_owned(),
+            (rest, _) => format!("; the other {rest} are within their limits (--all lists them)"),
         }
     }
 
@@ -177,12 +240,12 @@ impl FunctionChange {
     /// The sentence without the name.
     #[must_use]
     pub fn predicate(&self) -> String {
-        let bytes = |bytes: Option<u64>| grouped(bytes.unwrap_or(0));
+        let bytes = |bytes: Option<u64>| counted(bytes.unwrap_or(0), "byte");
         let what = match self.change {
-            ChangeKind::Added => format!("is new in this scenario, {} bytes", bytes(self.new_bytes)),
-            ChangeKind::Removed => format!("no longer runs, {} bytes", bytes(self.old_bytes)),
+            ChangeKind::Added => format!("is new in this scenario, {}", bytes(self.new_bytes)),
+            ChangeKind::Removed => format!("no longer runs, {}", bytes(self.old_bytes)),
             ChangeKind::Resized => {
-                format!("has {} bytes instead of {}", bytes(self.new_bytes), bytes(self.old_bytes))
+                format!("has {} instead of {}", bytes(self.new_bytes), grouped(self.old_bytes.unwrap_or(0)))
             }
             ChangeKind::Moved => format!("has other neighbours, at {}", self.address),
         };
@@ -207,9 +270,11 @@ const SHOWN_FUNCTIONS: usize = 12;
 impl Report for GateReport {
     const COMMAND: &'static str = "gate";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
+        let mut text = String::new();
         let mut table = Table::new(["check", "baseline", "now", "change", "limit", ""]);
-        for check in &self.checks {
+        let shown: Vec<&Check> = self.checks.iter().filter(|check| self.is_shown(check)).collect();
+        for check in &shown {
             let verdict = match check.verdict {
                 Verdict::Fail | Verdict::Gone => check.verdict.name().to_uppercase(),
                 Verdict::Pass | Verdict::Unlimited => String::new(),
@@ -224,18 +289,37 @@ impl Report for GateReport {
                 verdict,
             ]);
         }
-        let mut text = table.render();
-        for explanation in &self.explanations {
+        if !shown.is_empty() {
+            text.push_str(&table.render(width));
+        }
+        // The first thing to know about a difference.
+        if let (Some(tools), false) = (&self.other_tools, shown.is_empty()) {
+            text.push_str(&format!("\n{}\n", tools.sentence()));
+        }
+        let explained: Vec<_> = self.explanations.iter().filter(|one| self.is_explained(one)).collect();
+        for explanation in &explained {
             text.push_str(&format!("\n{}\n", explanation.heading()));
             for change in explanation.functions.iter().take(SHOWN_FUNCTIONS) {
-                text.push_str(&format!("  {}\n", change.sentence()));
+                let name = width.cut(&visible(&change.name), 1, 2);
+                let sentence = format!("{name} {}", change.predicate());
+                text.push_str(&format!("{}\n", width.hanging("  ", &sentence)));
             }
-            let more = explanation.functions.len().saturating_sub(SHOWN_FUNCTIONS);
+            let more = explanation.functions.len().saturating_sub(SHOWN_FUNCTIONS) as u64;
             if more > 0 {
-                text.push_str(&format!("  and {more} more functions; --format json lists all\n"));
+                text.push_str(&format!(
+                    "  and {}; --format json lists all\n",
+                    counted(more, "more function")
+                ));
             }
         }
-        text.push_str(&format!("\n{}: {}\n", visible(&self.image), self.summary()));
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&format!("{}: {}{}\n", visible(&self.image), self.summary(), self.rest(&shown)));
+        let first = self.other_tools.as_ref().filter(|_| shown.is_empty()).map(|tools| tools.sentence());
+        for cause in first.iter() {
+            text.push_str(&format!("note: {cause}\n"));
+        }
         for remark in &self.remarks {
             text.push_str(&format!("note: {}\n", visible(&remark.cause)));
             if let Some(next) = &remark.next {

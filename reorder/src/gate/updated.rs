@@ -5,6 +5,7 @@
 
 use super::check::{Check, Verdict};
 use super::report::Remark;
+use reorder_report::table::counted;
 
 /// Figures that a note names.
 const SHOWN: usize = 12;
@@ -24,7 +25,7 @@ pub fn given_up(checks: &[Check]) -> Vec<Remark> {
     );
     let worse = remark(
         worse.collect(),
-        "worse than in the old baseline",
+        "accepted that are worse than in the old baseline",
         "if that is not intended, restore the old baseline",
     );
     dropped.into_iter().chain(worse).collect()
@@ -37,7 +38,7 @@ pub fn unjudged(checks: &mut [Check]) {
     }
 }
 
-fn is_worse(check: &Check) -> bool {
+pub(super) fn is_worse(check: &Check) -> bool {
     match (check.baseline, check.current) {
         (Some(baseline), Some(current)) if check.key.metric.higher_is_better() => current < baseline,
         (Some(baseline), Some(current)) => current > baseline,
@@ -50,7 +51,6 @@ fn remark(figures: Vec<String>, what: &str, next: &str) -> Option<Remark> {
     let more = count.checked_sub(SHOWN).filter(|more| *more > 0);
     let more = more.map_or_else(String::new, |more| format!("; and {more} more"));
     let shown = figures.into_iter().take(SHOWN).collect::<Vec<_>>().join("; ");
-    let noun = if count == 1 { "figure is" } else { "figures are" };
-    let cause = format!("{count} {noun} {what}: {shown}{more}");
+    let cause = format!("{} {what}: {shown}{more}", counted(count as u64, "figure"));
     (count > 0).then(|| Remark { cause, next: Some(next.to_owned()) })
 }

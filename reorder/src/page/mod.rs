@@ -1,4 +1,5 @@
-//! One page of HTML that shows which pages startup touches: pages of the text before and after, fault curves, functions.
+//! One page of HTML that shows which pages startup touches: pages of the text before and after, fault curves, functions; for
+//! one image, or for those of a set one at a time.
 //!
 //! In: an image, its functions, its traces by scenario, where the functions are in a second image. Out: [`Summary`],
 //! the figures for programs and people, and [`Document`], the page's bytes. The page needs no network and no other
@@ -59,23 +60,45 @@ impl PageRequest<'_> {
     }
 }
 
-/// The figures and the page.
+/// The figures and the page of one image.
+///
+/// # Errors
+/// As [`pages`].
+pub fn page(request: PageRequest<'_>) -> Result<(Summary, Document)> {
+    let part = part(&request);
+    let document = template::document(std::slice::from_ref(&part))?;
+    Ok((part.summary, document))
+}
+
+/// The figures of each image, and one page that shows one of them at a time.
 ///
 /// # Errors
 /// A summary that cannot be written as JSON, which is a defect of its type.
-pub fn page(request: PageRequest<'_>) -> Result<(Summary, Document)> {
+pub fn pages(requests: &[PageRequest<'_>]) -> Result<(Vec<Summary>, Document)> {
+    let parts: Vec<Part> = requests.iter().map(part).collect();
+    let document = template::document(&parts)?;
+    Ok((parts.into_iter().map(|part| part.summary).collect(), document))
+}
+
+/// What the page holds of one image.
+struct Part {
+    summary: Summary,
+    columns: Columns,
+    names: names::Names,
+}
+
+fn part(request: &PageRequest<'_>) -> Part {
     let pins = {
         let _phase = tracing::info_span!("analyse").entered();
         pins::pins(request.image, request.functions)
     };
     let results = {
         let _phase = tracing::info_span!("simulate").entered();
-        scenarios::simulate(&request)
+        scenarios::simulate(request)
     };
     let _phase = tracing::info_span!("assemble").entered();
-    let summary = summary::summarise(&request, &results, &pins);
-    let columns = columns::columns(&request, results, pins);
+    let summary = summary::summarise(request, &results, &pins);
+    let columns = columns::columns(request, results, pins);
     let names = names::names(request.functions);
-    let document = template::document(&summary, &columns, &names)?;
-    Ok((summary, document))
+    Part { summary, columns, names }
 }

@@ -2,12 +2,9 @@
 
 use rayon::prelude::*;
 
+pub(super) use crate::names::printable;
+use crate::names::shown;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
-use reorder_report::visible::visible_start;
-use reorder_trace::readable_name;
-
-/// Longer names are cut: a template's name may have thousands of characters, and a page has many names.
-const MAX_NAME_LENGTH: usize = 400;
 
 /// Additional names that are kept for one function.
 const MAX_NAMES: usize = 8;
@@ -52,17 +49,4 @@ fn lines(functions: &FunctionTable<'_>, index: FunctionIndex) -> (String, String
 /// A function's name for people; empty when it has none.
 pub(super) fn name_of(functions: &FunctionTable<'_>, index: FunctionIndex) -> String {
     functions.names_at(functions.get(index).start).next().map_or_else(|| functions.display_name(index), shown)
-}
-
-fn shown(name: &[u8]) -> String {
-    // Else `i` would be demangled to `int`, and the text before a semicolon would be taken for a source file.
-    match name.starts_with(b"_") && !name.contains(&b';') {
-        true => printable(&readable_name(name)),
-        false => printable(&String::from_utf8_lossy(name)),
-    }
-}
-
-/// At most [`MAX_NAME_LENGTH`] characters, invisible ones escaped.
-pub(super) fn printable(name: &str) -> String {
-    visible_start(name, MAX_NAME_LENGTH).into_owned()
 }

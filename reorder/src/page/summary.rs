@@ -10,8 +10,8 @@ use super::pins::PinnedFunctions;
 use super::scenarios::{FirstTouch, ModelResult, Results, ScenarioResult};
 use reorder_image::functions::FunctionIndex;
 use reorder_image::pins::PinReason;
-use reorder_report::Report;
-use reorder_report::table::{Table, grouped};
+use reorder_report::table::{Table, counted, grouped};
+use reorder_report::{Report, Width};
 use reorder_trace::{Coverage, Missing};
 
 /// Functions listed by size.
@@ -314,38 +314,41 @@ fn biggest(request: &PageRequest<'_>, order: &[FirstTouch]) -> Vec<BiggestFuncti
 impl Report for Summary {
     const COMMAND: &'static str = "report";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut text = format!("{}\nimage  {}\n", self.page, self.image);
         if let Some(new) = &self.new_image {
             text.push_str(&format!("new    {new}\n"));
         }
-        text.push_str(&format!("\n{}", self.faults_table()));
+        text.push_str(&format!("\n{}", self.faults_table(width)));
         let found: u64 = self.coverage.found.iter().map(|found| found.events).sum();
         text.push_str(&format!(
-            "\n{} of {} functions run in {} scenarios; {} of {} events found\n",
+            "\n{} of {} run in {}; {} of {} found\n",
             grouped(self.functions_run),
-            grouped(self.functions),
-            grouped(self.scenarios.len() as u64),
+            counted(self.functions, "function"),
+            counted(self.scenarios.len() as u64, "scenario"),
             grouped(found),
-            grouped(self.coverage.events),
+            counted(self.coverage.events, "event"),
         ));
         text.push_str(&match &self.pins.unknown_because {
             Some(because) => format!("{because}\n"),
             None => format!(
-                "{} functions pinned, {} of them run\n",
-                grouped(self.pins.functions),
+                "{} pinned, {} of them run\n",
+                counted(self.pins.functions, "function"),
                 grouped(self.pins.functions_run)
             ),
         });
         if let Some(kept) = self.functions_kept.filter(|kept| *kept > 0) {
-            text.push_str(&format!("{} functions that are not pinned keep their address\n", grouped(kept)));
+            text.push_str(&format!(
+                "{} keep their address, without being pinned\n",
+                counted(kept, "function")
+            ));
         }
         text
     }
 }
 
 impl Summary {
-    fn faults_table(&self) -> String {
+    fn faults_table(&self, width: Width) -> String {
         let mut titles = vec!["faults, all scenarios", "bound", "image"];
         if self.new_image.is_some() {
             titles.extend(["new", "fewer"]);
@@ -365,7 +368,7 @@ impl Summary {
             }
             table.row(row);
         }
-        table.render()
+        table.render(width)
     }
 }
 

@@ -13,8 +13,7 @@ use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::columns::Columns;
-use super::names::Names;
+use super::Part;
 use super::summary::Summary;
 use reorder_base::error::{Error, Result};
 
@@ -40,11 +39,10 @@ const SCRIPTS: [&str; 10] = [
 pub struct Document(pub Vec<u8>);
 
 /// Puts the page together.
-pub(super) fn document(summary: &Summary, columns: &Columns, names: &Names) -> Result<Document> {
-    let columns = json(columns)?;
-    let packed: Vec<String> = {
+pub(super) fn document(parts: &[Part]) -> Result<Document> {
+    let packed: Vec<[String; 3]> = {
         use rayon::prelude::*;
-        [columns.as_str(), &names.readable, &names.raw].into_par_iter().map(packed).collect::<Result<_>>()?
+        parts.par_iter().map(packed_part).collect::<Result<_>>()?
     };
     let script = SCRIPTS.concat();
     let policy = format!(
@@ -52,10 +50,12 @@ pub(super) fn document(summary: &Summary, columns: &Columns, names: &Names) -> R
         digest(&script),
         digest(STYLE)
     );
-    let file_name = summary.image.rsplit('/').next().unwrap_or_default();
+    let image = parts.first().map(|part| part.summary.image.as_str()).unwrap_or_default();
+    let file_name = image.rsplit('/').next().unwrap_or_default();
     let title = escaped(&format!("{file_name}: page faults at startup"));
     // Split before anything is inserted, so that data are never scanned for placeholders.
-    let mut document = String::with_capacity(packed.iter().map(String::len).sum::<usize>() + (1 << 18));
+    let mut document =
+        String::with_capacity(packed.iter().flatten().map(String::len).sum::<usize>() + (1 << 18));
     for (index, part) in TEMPLATE.split("{{").enumerate() {
         let Some((name, rest)) = part.split_once("}}").filter(|_| index > 0) else {
             document.push_str(part);
@@ -67,15 +67,31 @@ pub(super) fn document(summary: &Summary, columns: &Columns, names: &Names) -> R
             "style" => document.push_str(STYLE),
             "script" => document.push_str(&script),
             // In JSON this character occurs only in strings.
-            "summary" => document.push_str(&json(summary)?.replace('<', "\\u003c")),
-            "columns" => document.push_str(&packed[0]),
-            "names" => document.push_str(&packed[1]),
-            "raw-names" => document.push_str(&packed[2]),
+            "summaries" => {
+                let summaries: Vec<&Summary> = parts.iter().map(|part| &part.summary).collect();
+                document.push_str(&json(&summaries)?.replace('<', "\\u003c"));
+            }
+            "data" => packed.iter().enumerate().for_each(|(index, packed)| {
+                for (name, data) in PACKED.iter().zip(packed) {
+                    // Writing to a string cannot fail.
+                    let _ = writeln!(
+                        document,
+                        "<script type=\"application/octet-stream\" id=\"{name}-{index}\">{data}</script>"
+                    );
+                }
+            }),
             unknown => return Err(Error::usage(format!("the page has no part called {unknown}"))),
         }
         document.push_str(rest);
     }
     Ok(Document(document.into_bytes()))
+}
+
+/// What is packed of each image; the page unpacks it by these names.
+const PACKED: [&str; 3] = ["columns", "names", "raw-names"];
+
+fn packed_part(part: &Part) -> Result<[String; 3]> {
+    Ok([packed(&json(&part.columns)?)?, packed(&part.names.readable)?, packed(&part.names.raw)?])
 }
 
 fn json(model: &impl Serialize) -> Result<String> {

@@ -2,12 +2,13 @@
 //!
 //! | for | modules |
 //! |---|---|
-//! | every command | [`mapped`]: inputs without a copy; [`lost_pages`]: a message when one shrinks; [`write`]: outputs that are written whole or not at all; [`memory`]: what a phase freed goes back |
+//! | every command | [`mapped`]: inputs without a copy; [`lost_pages`]: a message when one shrinks; [`exhausted_memory`]: one when memory ends; [`write`]: outputs that are written whole or not at all; [`memory`]: what a phase freed goes back |
 //! | recording | [`waiting_child`], [`tracee`], [`arch`] (the processor below ptrace), [`stops`] (why traced tasks stop), [`terminal`] |
 //! | measuring | [`child`], [`waiting`], [`residence`] (the page cache), [`perf_event`] and [`fault_samples`] (the kernel's own counts), [`interruption`] |
 
 pub mod arch;
 pub mod child;
+pub mod exhausted_memory;
 pub mod fault_samples;
 pub mod interruption;
 pub mod lost_pages;

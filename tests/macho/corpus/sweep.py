@@ -23,8 +23,8 @@ sys.path.insert(0, str(HERE.parent / "emulator"))
 from image import ARCHITECTURES, UNIVERSAL  # noqa: E402
 
 COLUMNS = ["package", "image", "architecture", "bytes", "functions", "functions_movable", "moved", "seconds", "result", "detail"]
-# Exit status of `inspect` for an image that cannot be moved, and of every command for one that it does not accept.
-REFUSES, REFUSED = 1, 2
+# Exit status of every command for an image that it does not accept; `inspect` then has a report if it could read the file.
+REFUSED = 2
 LIMIT = 1800
 
 
@@ -62,7 +62,7 @@ def examine(reorder, path, architecture, thin, seed):
 
     status, out, errors = run(reorder, "inspect", path, "--format", "json", *arch)
     counts = {}
-    if status in (0, REFUSES):
+    if status == 0 or status == REFUSED and out.strip():
         counts = json.loads(out)
     elif status != REFUSED:
         return ended("broken", f"inspect: {status}: {one_line(errors)}")

@@ -3,7 +3,7 @@
 
 use reorder::gate::place::{Source, locate};
 use reorder::gate::render::ExportFormat;
-use reorder::gate::{Baseline, Comparison, GateReport, Limits, Outcome, judge};
+use reorder::gate::{Baseline, Comparison, GateReport, Limits, OtherTools, Outcome, judge};
 use reorder_layout::memory;
 
 /// A larger text takes more pages than a run should count.
@@ -34,7 +34,9 @@ pub(super) fn check(bytes: &[u8]) {
         findings,
         checks,
         explanations,
+        other_tools: OtherTools::between(&["an older linker".to_owned()], &now.tools),
         remarks: Vec::new(),
+        shows_all: true,
     };
     for form in [
         ExportFormat::Text,

@@ -4,6 +4,7 @@
 mod allocation;
 mod apply;
 mod baseline;
+mod copies_fields;
 mod debug;
 mod directory;
 mod elf_fields;
@@ -34,6 +35,7 @@ type Check = fn(&[u8]);
 const CHECKS: &[(&str, Check)] = &[
     ("apply", apply::check),
     ("baseline", baseline::check),
+    ("copies_fields", copies_fields::check),
     ("debug", debug::check),
     ("elf_fields", elf_fields::check),
     ("image", image::check),

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::curve::CurvePoint;
-use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
+use reorder_report::{Report, Width};
 
 /// Faults of all traces under all models.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -78,7 +78,7 @@ impl Simulation {
         self.totals.iter().any(|total| total.block_bound_faults.is_some())
     }
 
-    fn faults_table(&self, index: usize, title: &str) -> String {
+    fn faults_table(&self, index: usize, title: &str, width: Width) -> String {
         let mut titles = vec![title, "bound"];
         if self.is_by_block() {
             titles.push("of blocks");
@@ -94,7 +94,7 @@ impl Simulation {
         if self.traces.len() > 1 {
             table.row(faults_row(self.total_label(), &self.totals[index], self.is_by_block()));
         }
-        table.render()
+        table.render(width)
     }
 
     fn total_label(&self) -> String {
@@ -106,7 +106,7 @@ impl Simulation {
         }
     }
 
-    fn curve_table(&self) -> String {
+    fn curve_table(&self, width: Width) -> String {
         let mut titles = vec!["functions run".to_owned()];
         titles.extend(self.totals.iter().map(|total| total.model.clone()));
         let mut table = Table::new(titles);
@@ -117,14 +117,14 @@ impl Simulation {
             row.extend(self.totals.iter().map(|total| curve_cell(&total.curve[index])));
             table.row(row);
         }
-        table.render()
+        table.render(width)
     }
 }
 
 impl Report for Simulation {
     const COMMAND: &'static str = "simulate";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut text = format!("image  {}\n", self.image);
         if let Some(new) = &self.new_image {
             text.push_str(&format!("new    {new}\n"));
@@ -138,11 +138,11 @@ impl Report for Simulation {
         });
         for (index, total) in self.totals.iter().enumerate() {
             text.push('\n');
-            text.push_str(&self.faults_table(index, &format!("{}: {}", total.model, total.title)));
+            text.push_str(&self.faults_table(index, &format!("{}: {}", total.model, total.title), width));
         }
         text.push_str("\nFaults of all runs over their course");
         text.push_str(if self.is_compared() { ", image > new\n" } else { "\n" });
-        text.push_str(&self.curve_table());
+        text.push_str(&self.curve_table(width));
         text
     }
 }

@@ -10,7 +10,7 @@ use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_report::Format;
-use reorder_report::render;
+use reorder_report::{Width, render};
 use reorder_trace::{ResolvedTrace, ResolvedTraces};
 use reorder_verify::recover_moves;
 
@@ -86,7 +86,7 @@ fn bringing_functions_together_saves_the_second_page() {
     // Once both functions, three times the first one: 2 + 3 faults become 1 + 3 under every model.
     assert_eq!(faults_of(&simulation), [(4, 5, Some(4)); 4]);
     assert_eq!(simulation.totals[0].fewer_percent.map(f64::round), Some(20.0));
-    let text = render(&simulation, Format::Text).expect("text renders");
+    let text = render(&simulation, Format::Text, Width::UNLIMITED).expect("text renders");
     assert!(text.contains("20.0 %") && text.contains("total of 4 weighted runs"), "{text}");
 }
 
@@ -138,7 +138,7 @@ fn an_image_compared_with_itself_changes_nothing() {
         assert_eq!((Some(total.faults), total.fewer_percent), (total.new_faults, Some(0.0)));
         assert!(total.faults > 0);
     }
-    let json = render(&simulation, Format::Json).expect("JSON renders");
+    let json = render(&simulation, Format::Json, Width::UNLIMITED).expect("JSON renders");
     let value: serde_json::Value = serde_json::from_str(&json).expect("valid JSON");
     assert_eq!(value["totals"][0]["faults"], simulation.totals[0].faults);
     assert_eq!(value["command"], "simulate");

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Applied;
 use super::elf::prove;
+use crate::debug::DebugPolicy;
 use crate::elf::copies::{Candidate, Candidates, Copied, Obstacle, Wanted, copy};
 use crate::warning::Warning;
 use reorder_base::address::Address;
@@ -74,7 +75,12 @@ pub fn copyable(
 ///
 /// # Errors
 /// Refusals (R8, R12, R13, R16), malformed tables.
-pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Result<Applied> {
+pub fn with_clones(
+    applied: Applied,
+    wanted: &[Address],
+    has_moved: bool,
+    debug: DebugPolicy,
+) -> Result<Applied> {
     let stayed: BTreeSet<Address> = applied.summary.pinned.iter().map(|function| function.address).collect();
     let is_wanted = |address: &&Address| !has_moved || stayed.contains(address);
     let wanted: Vec<Address> = wanted.iter().filter(is_wanted).copied().collect();
@@ -84,6 +90,7 @@ pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Res
             let starting = |address: &Address| functions.starting_at(*address);
             (wanted.iter().filter_map(starting).collect(), Wanted::Whole)
         },
+        debug,
         |candidates| Ok((0..candidates.len()).collect()),
     )
 }
@@ -96,6 +103,7 @@ pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Res
 pub fn with_fragments(
     applied: Applied,
     ran: &[Range<Address>],
+    debug: DebugPolicy,
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     with_copies(
@@ -108,6 +116,7 @@ pub fn with_fragments(
             let wanted = functions.iter().filter(|(_, function)| has_run(function.start, function.end));
             (wanted.map(|(index, _)| index).collect(), Wanted::Ran(ran))
         },
+        debug,
         lay_out,
     )
 }
@@ -119,11 +128,13 @@ pub fn with_fragments(
 pub fn with_random_fragments(
     applied: Applied,
     seed: u64,
+    debug: DebugPolicy,
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     with_copies(
         applied,
         |functions| (functions.iter().map(|(index, _)| index).collect(), Wanted::AtRandom(seed)),
+        debug,
         lay_out,
     )
 }
@@ -131,6 +142,7 @@ pub fn with_random_fragments(
 fn with_copies<'ran>(
     applied: Applied,
     wanted: impl FnOnce(&FunctionTable<'_>) -> (Vec<FunctionIndex>, Wanted<'ran>),
+    debug: DebugPolicy,
     lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     let Applied { bytes: moved, map, mut summary } = applied;
@@ -142,7 +154,7 @@ fn with_copies<'ran>(
         let (wanted, parts) = wanted(&functions.table);
         let candidates = Candidates::find(&file, &functions, &analysis, &wanted, parts)?;
         let order = lay_out(&candidates.candidates(&file))?;
-        copy(&file, &functions, &analysis, candidates, order)?
+        copy(&file, &functions, &analysis, candidates, debug, order)?
     };
     summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));
     summary.clones = Some(summary_of(&functions.table, &copied));

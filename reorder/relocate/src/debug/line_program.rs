@@ -10,37 +10,37 @@ use reorder_base::address::Address;
 
 /// What a row says, without its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
+pub(super) struct State {
     /// `None` where the program does not say it: readers disagree on the number of the first file.
     file: Option<u64>,
     line: u64,
     column: u64,
     isa: u64,
     discriminator: u64,
-    is_statement: bool,
-    is_block: bool,
-    ends_prologue: bool,
-    begins_epilogue: bool,
+    pub(super) is_statement: bool,
+    pub(super) is_block: bool,
+    pub(super) ends_prologue: bool,
+    pub(super) begins_epilogue: bool,
 }
 
 /// A row; the last of a sequence says only where it ends.
 #[derive(Clone, Copy, Debug)]
-struct Row {
-    address: u64,
-    state: State,
+pub(super) struct Row {
+    pub(super) address: u64,
+    pub(super) state: State,
 }
 
 /// Rows up to an end, with the bytes that made them.
-struct Sequence<'data> {
+pub(super) struct Sequence<'data> {
     bytes: &'data [u8],
-    rows: Vec<Row>,
-    end: u64,
+    pub(super) rows: Vec<Row>,
+    pub(super) end: u64,
     /// Positions of addresses in `bytes`.
-    addresses: Vec<(usize, u64)>,
+    pub(super) addresses: Vec<(usize, u64)>,
     /// An instruction without effect on rows, such as one that names a file, which a division would lose.
     kept: Option<&'static str>,
     /// An instruction of unknown meaning, which may state addresses.
-    unknown: Option<u8>,
+    pub(super) unknown: Option<u8>,
 }
 
 /// What the program's header says about numbers.
@@ -122,7 +122,11 @@ fn initial(parameters: Parameters) -> State {
     }
 }
 
-fn read_sequence<'data>(
+/// Reads the next sequence of `rest`.
+///
+/// # Errors
+/// A damaged program.
+pub(super) fn read_sequence<'data>(
     rest: &mut Slice<'data>,
     lengths: Slice<'_>,
     parameters: Parameters,
@@ -260,7 +264,7 @@ fn divide(sequence: &Sequence<'_>, parameters: Parameters, pieces: &Pieces, outp
 }
 
 /// Writes rows as opcodes.
-struct Writer<'output> {
+pub(super) struct Writer<'output> {
     parameters: Parameters,
     output: &'output mut Vec<u8>,
     address: u64,
@@ -268,7 +272,8 @@ struct Writer<'output> {
 }
 
 impl<'output> Writer<'output> {
-    fn new(parameters: Parameters, address: u64, output: &'output mut Vec<u8>) -> Self {
+    /// Starts a sequence at `address`.
+    pub(super) fn new(parameters: Parameters, address: u64, output: &'output mut Vec<u8>) -> Self {
         let mut writer = Self { parameters, output, address, state: initial(parameters) };
         writer.set_address(address);
         writer
@@ -279,7 +284,8 @@ impl<'output> Writer<'output> {
         self.output.extend_from_slice(&address.to_le_bytes());
     }
 
-    fn row(&mut self, address: u64, state: &State) {
+    /// Appends a row.
+    pub(super) fn row(&mut self, address: u64, state: &State) {
         let old = self.state;
         if let Some(file) = state.file.filter(|_| state.file != old.file) {
             self.number(constants::DW_LNS_set_file, file);
@@ -356,7 +362,8 @@ impl<'output> Writer<'output> {
         push_unsigned(self.output, value);
     }
 
-    fn end(mut self, address: u64) {
+    /// Ends the sequence before `address`.
+    pub(super) fn end(mut self, address: u64) {
         self.move_to(address);
         self.output.extend_from_slice(&[0, 1, constants::DW_LNE_end_sequence.0]);
     }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::line_program::{Obstacle, Parameters, rewrite};
 use super::pieces::Pieces;
-use super::sections::{DebugSection, cannot_update};
+use super::sections::{DebugSection, Slice, cannot_update};
 use reorder_base::error::Result;
 
 /// The new section, and where each program went.
@@ -53,6 +53,29 @@ fn next_program(section: &DebugSection<'_>, start: usize) -> Result<usize> {
 }
 
 fn move_program(section: &DebugSection<'_>, start: usize, pieces: &Pieces) -> Result<Vec<u8>> {
+    with_header_of(section, start, |program, parameters, output| {
+        rewrite(program.opcodes, program.lengths, parameters, pieces, output)
+    })
+}
+
+/// The parts of a program that rows are read from.
+#[derive(Clone, Copy)]
+pub struct Program<'data> {
+    /// The instructions.
+    pub opcodes: Slice<'data>,
+    /// Numbers of operands of standard opcodes.
+    pub lengths: Slice<'data>,
+}
+
+/// A program with the header of the one at `start`, and the instructions that `write` makes from it.
+///
+/// # Errors
+/// A damaged program; R10 for code that comes in bundles, and for what `write` cannot express.
+pub fn with_header_of<'data>(
+    section: &'data DebugSection<'_>,
+    start: usize,
+    write: impl FnOnce(Program<'data>, Parameters, &mut Vec<u8>) -> std::result::Result<(), Obstacle>,
+) -> Result<Vec<u8>> {
     let broken = |error: gimli::Error| section.damaged(start, error);
     let reader = DebugLine::new(&section.bytes, LittleEndian);
     let program = reader.program(DebugLineOffset(start), 8, None, None).map_err(broken)?;
@@ -68,7 +91,7 @@ fn move_program(section: &DebugSection<'_>, start: usize, pieces: &Pieces) -> Re
     let mut output = section.bytes.get(start..opcodes_at).unwrap_or_default().to_vec();
     let parameters = Parameters { encoding, opcode_base: header.opcode_base() };
     let lengths = *header.standard_opcode_lengths();
-    match rewrite(opcodes, lengths, parameters, pieces, &mut output) {
+    match write(Program { opcodes, lengths }, parameters, &mut output) {
         Ok(()) => {}
         Err(Obstacle::Damaged(error)) => return Err(broken(error)),
         Err(Obstacle::Instruction(what, address)) => {

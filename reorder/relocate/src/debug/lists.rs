@@ -32,10 +32,25 @@ pub struct Entry<'data> {
     is_default: bool,
 }
 
-impl Entry<'_> {
+impl<'data> Entry<'data> {
     /// A range.
     pub fn range(begin: u64, end: u64) -> Self {
         Self { begin, end, expression: None, is_default: false }
+    }
+
+    /// The same at another place.
+    pub fn at(&self, begin: u64, end: u64) -> Self {
+        Self { begin, end, ..*self }
+    }
+
+    /// Its bounds; none for one that holds where no other does.
+    pub fn bounds(&self) -> Option<(u64, u64)> {
+        (!self.is_default).then_some((self.begin, self.end))
+    }
+
+    /// The expression of a location.
+    pub fn expression(&self) -> Option<&[u8]> {
+        self.expression.as_ref().map(|expression| expression.slice())
     }
 
     /// Its bounds, if it covers code of the image.

@@ -13,6 +13,7 @@ pub mod abbreviations;
 pub mod addresses;
 pub mod aranges;
 pub mod assemble;
+pub mod copies;
 pub mod expressions;
 pub mod frames;
 pub mod line_program;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::run::{End, Observed};
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
 use reorder_system::stops::Ending;
 
 /// A run in which original and result did the same.
@@ -45,10 +45,10 @@ impl CheckedRun {
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!(
-            "checked: `{}` ends with {} and prints {} bytes, as before",
+            "checked: `{}` ends with {} and prints {}, as before",
             self.arguments,
             self.status,
-            grouped(self.stdout_bytes + self.stderr_bytes)
+            counted(self.stdout_bytes + self.stderr_bytes, "byte")
         );
         if self.unstable_lines > 0 {
             let lines = if self.unstable_lines == 1 { "line" } else { "lines" };

@@ -10,9 +10,9 @@ use super::figures::{Figure, Figures, Values};
 use super::statistics::Sample;
 use super::surroundings::Surroundings;
 use super::warnings::{Warning, percent};
-use reorder_report::Report;
 use reorder_report::table::Table;
 use reorder_report::visible::visible;
+use reorder_report::{Report, Width};
 
 /// Real runs of one program, or of two, all cold or all warm.
 #[derive(Clone, Debug, Serialize)]
@@ -121,14 +121,14 @@ pub struct MeasureReport {
 impl Report for MeasureReport {
     const COMMAND: &'static str = "measure";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut text = String::new();
         for measurement in &self.measurements {
             text.push_str(&heading(measurement));
             let (titles, rows) = measurement.cells();
             let mut table = Table::new(titles);
             rows.into_iter().for_each(|row| table.row(row));
-            text.push_str(&table.render());
+            text.push_str(&table.render(width));
             text.push_str(&format!("{}\n", measurement.ends()));
             for effect in &measurement.effects {
                 text.push_str(&effect.text(measurement.read_ahead_bytes.filter(|_| measurement.cold)));

@@ -274,8 +274,12 @@ impl<'images> Session<'images> {
     /// The first executed file is always traced: for a script it is the interpreter.
     fn add_program(&mut self, task: Pid) -> Result<()> {
         let failed = |error| {
-            Error::io(Path::new(&format!("/proc/{task}/exe")), error)
-                .with_hint("only programs that this user may read can be recorded")
+            Error::io(Path::new(&format!("/proc/{task}/exe")), error).with_hint(
+                match Path::new("/proc/self").exists() {
+                    true => "only programs that this user may read can be recorded",
+                    false => "recording needs the file system /proc: mount -t proc proc /proc",
+                },
+            )
         };
         let path = memory::executed_file(task).map_err(failed)?;
         if self.image_of(task, &path).is_none() {

@@ -17,6 +17,7 @@ use crate::exit_status::ExitStatus;
 use crate::hints;
 use exports::ExportArguments;
 use reorder_base::error::{Error, Result};
+use reorder_report::table::counted;
 use reorder_run::measure::{self, MeasureRequest, StartKind, Surroundings};
 pub(super) use scenarios::{located_program, request_of, selected};
 
@@ -129,7 +130,7 @@ pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus
             measurements.push(measure::measure(&request, &|| phase.step())?);
         }
     }
-    phase.finish(&format!("{} runs of each program", rounds * kinds.len()));
+    phase.finish(&format!("{} of each program", counted((rounds * kinds.len()) as u64, "run")));
     let report = measure::report(surroundings, measurements);
     // Before the exports: one that cannot be written must not lose the result.
     context.print(&report)?;

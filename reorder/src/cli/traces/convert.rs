@@ -12,8 +12,8 @@ use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::traces_input::{TracesInput, tell_notes};
 use reorder_base::error::Result;
-use reorder_report::Report;
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
+use reorder_report::{Report, Width};
 use reorder_trace::{Event, LlvmText, Location, Note, Trace, identity_of, text, write_llvm_text};
 
 #[derive(Args, Debug)]
@@ -139,16 +139,17 @@ fn line_of(event: &Event) -> Option<Vec<u8>> {
 impl Report for ConvertReport {
     const COMMAND: &'static str = "traces convert";
 
-    fn text(&self) -> String {
+    fn text(&self, _: Width) -> String {
         let left_out = match self.left_out {
             0 => String::new(),
+            1 => "; 1 repeats another or does not fit this format".to_owned(),
             left_out => format!("; {} repeat others or do not fit this format", grouped(left_out)),
         };
         format!(
-            "{}: {} traces, {} events{left_out}\n",
+            "{}: {}, {}{left_out}\n",
             self.output,
-            grouped(self.traces),
-            grouped(self.events)
+            counted(self.traces, "trace"),
+            counted(self.events, "event")
         )
     }
 }

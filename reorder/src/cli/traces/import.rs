@@ -11,8 +11,8 @@ use crate::cli::context::Context;
 use crate::cli::traces_input::tell_coverage;
 use reorder_base::error::{Error, Result};
 use reorder_layout::opened::OpenedImage;
-use reorder_report::Report;
-use reorder_report::table::grouped;
+use reorder_report::table::counted;
+use reorder_report::{Report, Width};
 use reorder_system::write;
 use reorder_trace::{Coverage, Resolver, Trace, identity_of, text};
 
@@ -103,7 +103,7 @@ fn stem(trace: &Trace) -> String {
 impl Report for ImportReport {
     const COMMAND: &'static str = "traces import";
 
-    fn text(&self) -> String {
-        format!("{}: {} traces, {} events\n", self.output, grouped(self.traces), grouped(self.events))
+    fn text(&self, _: Width) -> String {
+        format!("{}: {}, {}\n", self.output, counted(self.traces, "trace"), counted(self.events, "event"))
     }
 }

@@ -9,8 +9,8 @@ use super::{Files, deliver};
 use crate::cli::context::Context;
 use crate::cli::traces_input::tell_notes;
 use reorder_base::error::Result;
-use reorder_report::Report;
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
+use reorder_report::{Report, Width};
 use reorder_trace::{Merge, MergeRequest, Strata, Trace, identity_of, text};
 
 #[derive(Args, Debug)]
@@ -95,7 +95,7 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> Result<()> {
 impl Report for MergeReport {
     const COMMAND: &'static str = "traces merge";
 
-    fn text(&self) -> String {
+    fn text(&self, _: Width) -> String {
         let mut left_out = match self.kept < self.traces {
             true => format!(", standing for a weight of {:.0}", self.stands_for),
             false => String::new(),
@@ -103,6 +103,11 @@ impl Report for MergeReport {
         if self.weightless > 0 {
             left_out.push_str(&format!("; {} without weight left out", grouped(self.weightless)));
         }
-        format!("{}: {} of {} traces kept{left_out}\n", self.output, grouped(self.kept), grouped(self.traces))
+        format!(
+            "{}: {} of {} kept{left_out}\n",
+            self.output,
+            grouped(self.kept),
+            counted(self.traces, "trace")
+        )
     }
 }

@@ -7,10 +7,11 @@ use serde::Serialize;
 
 use super::Files;
 use crate::cli::context::Context;
+use crate::names;
 use reorder_base::error::Result;
 use reorder_base::hexadecimal::encode;
-use reorder_report::Report;
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
+use reorder_report::{Report, Width};
 use reorder_trace::{Event, Evidence, Location, Trace};
 
 #[derive(Args, Debug)]
@@ -101,15 +102,15 @@ impl<'trace> ShownTrace<'trace> {
 impl Report for ShowReport<'_> {
     const COMMAND: &'static str = "traces show";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let mut text = String::new();
         for trace in &self.traces {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
-                "{}: {} events{} in {} ({})",
+                "{}: {}{} in {} ({})",
                 trace.trace,
-                grouped(trace.events.len() as u64),
+                counted(trace.events.len() as u64, "event"),
                 trace.blocks(),
                 trace.image,
                 trace.properties()
@@ -124,11 +125,16 @@ impl Report for ShowReport<'_> {
                     Location::Name(name) => (String::new(), Some(name)),
                     location => (location.to_string(), event.name.as_ref()),
                 };
-                let name = name.map_or_else(String::new, |name| name.escape_ascii().to_string());
+                let name = name.map_or_else(String::new, |name| width.cut(&names::shown(name), 1, 2));
                 let _ = writeln!(text, "{}", format!("{time:>12}  {place:<10}  {name}").trim_end());
                 for block in event.blocks.iter().flat_map(|recorded| &recorded.blocks) {
                     let time = format!("{:.3} ms", block.nanoseconds as f64 / 1e6);
-                    let _ = writeln!(text, "{time:>12}    +{:#x}, {} bytes", block.offset, block.size);
+                    let _ = writeln!(
+                        text,
+                        "{time:>12}    +{:#x}, {}",
+                        block.offset,
+                        counted(block.size.into(), "byte")
+                    );
                 }
             }
         }

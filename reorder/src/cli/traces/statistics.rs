@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::Files;
 use crate::cli::context::Context;
 use reorder_base::error::Result;
-use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
+use reorder_report::{Report, Width};
 use reorder_trace::{self, Touched, TraceStatistics};
 
 #[derive(Args, Debug)]
@@ -30,7 +30,7 @@ struct StatsReport {
 impl Report for StatsReport {
     const COMMAND: &'static str = "traces stats";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let columns =
             ["trace", "events", "functions", "basic blocks", "shared", "bytes", "4 KiB pages", "ms"];
         let mut traces = Table::new(columns);
@@ -60,7 +60,7 @@ impl Report for StatsReport {
                 pages,
             ]);
         }
-        format!("{}\n{}", traces.render(), images.render())
+        format!("{}\n{}", traces.render(width), images.render(width))
     }
 }
 

@@ -7,7 +7,7 @@ use super::markdown_text::{code, words};
 use crate::gate::check::{Check, Verdict};
 use crate::gate::explanation::Explanation;
 use crate::gate::report::{GateReport, Outcome};
-use reorder_report::table::grouped;
+use reorder_report::table::{counted, grouped};
 
 /// GitHub accepts comments of up to 65 536 characters; the rest is for text that others put around it.
 pub(super) const MAX_BYTES: usize = 64_000;
@@ -41,6 +41,9 @@ pub(super) fn render(report: &GateReport) -> String {
     if !findings.is_empty() {
         page.0.push_str(&format!("\n{HEADER}"));
         page.lines(findings.into_iter().map(row), FINDINGS_END, "findings");
+    }
+    if let Some(tools) = &report.other_tools {
+        page.0.push_str(&format!("\n{}\n", words(&tools.sentence())));
     }
     for (index, explanation) in report.explanations.iter().enumerate() {
         if page.0.len() + RESERVE > REASONS_END {
@@ -98,7 +101,7 @@ fn reason(page: &mut Page, explanation: &Explanation) {
     let before = page.lines(lines, REASONS_END, "functions");
     let more = functions.len() - SHOWN_FUNCTIONS.min(functions.len());
     if before && more > 0 {
-        page.0.push_str(&format!("- and {more} more functions\n"));
+        page.0.push_str(&format!("- and {}\n", counted(more as u64, "more function")));
     }
 }
 

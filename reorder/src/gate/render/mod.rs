@@ -15,8 +15,8 @@ use clap::ValueEnum;
 use super::check::Check;
 use super::report::{GateReport, Outcome};
 use reorder_base::error::Result;
-use reorder_report;
-use reorder_report::Format;
+use reorder_report::table::counted;
+use reorder_report::{self, Format, Width};
 
 /// The forms that a report is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,8 +42,8 @@ impl ExportFormat {
     /// When it cannot be expressed, which is a defect of the model.
     pub fn render(self, report: &GateReport) -> Result<String> {
         match self {
-            Self::Text => reorder_report::render(report, Format::Text),
-            Self::Json => reorder_report::render(report, Format::Json),
+            Self::Text => reorder_report::render(report, Format::Text, Width::UNLIMITED),
+            Self::Json => reorder_report::render(report, Format::Json, Width::UNLIMITED),
             Self::Markdown => Ok(markdown::render(report)),
             Self::Github => Ok(github::render(report)),
             Self::Sarif => sarif::render(report),
@@ -85,14 +85,15 @@ fn excess(check: &Check) -> f64 {
     }
 }
 
-/// The functions that cause a finding, a sentence for each of at most `most`, then the number of those left out.
+/// Other tools than those of the baseline, then the functions that cause a finding, a sentence for each of at most `most`,
+/// then the number of those left out.
 fn because(report: &GateReport, check: &Check, most: usize) -> Vec<String> {
-    let Some(explanation) = report.explanation_of(check) else { return Vec::new() };
-    let mut lines: Vec<String> =
-        explanation.functions.iter().take(most).map(|change| change.sentence()).collect();
+    let mut lines: Vec<String> = report.other_tools.iter().map(|tools| tools.sentence()).collect();
+    let Some(explanation) = report.explanation_of(check) else { return lines };
+    lines.extend(explanation.functions.iter().take(most).map(|change| change.sentence()));
     let more = explanation.functions.len().saturating_sub(most);
     if more > 0 {
-        lines.push(format!("and {more} more functions"));
+        lines.push(format!("and {}", counted(more as u64, "more function")));
     }
     lines
 }

@@ -1,10 +1,20 @@
 // The data of the page: figures as they are, columns unpacked into typed arrays.
 
-const summary = JSON.parse(document.getElementById("summary").textContent);
+/** One for each image of a set. */
+const summaries = JSON.parse(document.getElementById("summary").textContent);
 
-/** The text of a packed part. */
-async function unpack(id) {
-  const text = document.getElementById(id).textContent.trim();
+/** The choices that stand in the address, after #. */
+function addressed() {
+  const text = location.hash.slice(1);
+  return new URLSearchParams(text.includes("=") ? text : "");
+}
+
+const shownImage = Math.max(0, summaries.findIndex((one) => fileName(one.image) === addressed().get("image")));
+const summary = summaries[shownImage];
+
+/** The text of a packed part of the image that is shown. */
+async function unpack(part) {
+  const text = document.getElementById(`${part}-${shownImage}`).textContent.trim();
   let bytes;
   if (Uint8Array.fromBase64) {
     bytes = Uint8Array.fromBase64(text);

@@ -2,6 +2,26 @@
 
 const state = { model: 0, scenario: -1, by: "first", axis: "functions", biggest: "run", isEveryScenarioListed: false };
 
+/** Takes over what the address says; names that this page does not have change nothing. */
+function takeAddress() {
+  const wanted = addressed();
+  const position = (names, name, other) => (names.includes(name) ? names.indexOf(name) : other);
+  state.model = position(summary.models.map((model) => model.model), wanted.get("model"), state.model);
+  state.scenario = position(summary.scenarios.map((scenario) => scenario.name), wanted.get("scenario"), state.scenario);
+  if (wanted.get("scenario") === "" && summary.scenarios.length > 1) state.scenario = -1;
+  if (["first", "scenarios"].includes(wanted.get("by"))) state.by = wanted.get("by");
+}
+
+/** Writes the choices into the address, so that a link shows what its sender saw. */
+function putAddress() {
+  const choices = new URLSearchParams();
+  if (summaries.length > 1) choices.set("image", fileName(summary.image));
+  choices.set("scenario", state.scenario < 0 ? "" : summary.scenarios[state.scenario].name);
+  choices.set("model", summary.models[state.model].model);
+  if (state.by !== "first") choices.set("by", state.by);
+  history.replaceState(null, "", `#${choices}`);
+}
+
 const announce = settled(150, (text) => { byId("announcement").textContent = text; });
 
 let program;
@@ -14,12 +34,21 @@ const actions = {
   chooseModel(model) {
     state.model = model;
     byId("model").value = String(model);
+    putAddress();
     update();
   },
   chooseScenario(scenario) {
     state.scenario = scenario;
     byId("scenario").value = String(scenario);
+    putAddress();
     update();
+  },
+  /** Another image of the set has other data: the page opens anew. */
+  chooseImage(image) {
+    const choices = addressed();
+    choices.set("image", fileName(summaries[image].image));
+    history.replaceState(null, "", `#${choices}`);
+    location.reload();
   },
   /** The pointer is on a page of one map: the other map shows where its functions are. */
   pointed(map, functions) {
@@ -62,6 +91,7 @@ function update() {
   showHeading();
   showModels();
   showScenarios();
+  showSet();
   if (!program) return;
   const start = program.start(state.scenario);
   const pages = pagesOf(summary.models[state.model].page_bytes);
@@ -70,6 +100,7 @@ function update() {
     `coloured ones; ${reach > pages.size ? `one fault brings up to ${bytesText(reach)}` : "each of them costs it a fault"}.`;
   byId("not-drawn").hidden = start.isDrawn;
   maps.forEach((map) => map.update(pages, start, state.by, program.scenarios.length));
+  byId("map-union").textContent = unionText();
   // Without times there is one axis only. Curves exist for the first scenarios only.
   const axis = start.hasTimes ? state.axis : "functions";
   const drawn = start.models[state.model];
@@ -78,6 +109,20 @@ function update() {
   table.update(start);
   showBiggest(program, state.biggest);
   showLegend();
+}
+
+/** What the figure on top and the maps count, where these differ. */
+function unionText() {
+  const scenario = state.scenario < 0 ? null : summary.scenarios[state.scenario];
+  const runs = scenario ? scenario.recordings : summary.scenarios.reduce((sum, one) => sum + one.recordings, 0);
+  if (runs < 2) return "";
+  const touched = maps.map((map) => grouped(map.touches.touched)).join(" → ");
+  const { faults, new_faults: after } = chosenFaults();
+  const figures = [faults, ...(isCompared ? [after] : [])].map(faultsText).join(" → ");
+  return scenario
+    ? `The map shows ${touched} pages, those that any of the ${plural(runs, "recording")} touches; ${figures} is the mean of their faults.`
+    : `The map shows ${touched} pages, those that any scenario touches: a page that several touch is one cell. ${figures} is the sum over the ` +
+      "scenarios, because each is a run of its own, with faults of its own.";
 }
 
 /** A note about what the curves omit. */
@@ -112,6 +157,21 @@ function fillChoices() {
     ...(summary.scenarios.length > 1 ? [option(-1, `All ${summary.scenarios.length} scenarios`)] : []),
     ...summary.scenarios.map((scenario, at) => option(at, scenario.name)));
   if (summary.scenarios.length === 1) state.scenario = 0;
+  takeAddress();
+  byId("model").value = String(state.model);
+  byId("scenario").value = String(state.scenario);
+  byId("image-choice").hidden = summaries.length < 2;
+  byId("image").replaceChildren(...summaries.map((one, at) => option(at, fileName(one.image))));
+  byId("image").value = String(shownImage);
+  byId("image").addEventListener("change", () => actions.chooseImage(Number(byId("image").value)));
+  addEventListener("hashchange", () => {
+    const image = addressed().get("image");
+    if (image !== null && image !== fileName(summary.image) && summaries.some((one) => fileName(one.image) === image)) return location.reload();
+    takeAddress();
+    byId("model").value = String(state.model);
+    byId("scenario").value = String(state.scenario);
+    return update();
+  });
   byId("model").addEventListener("change", () => actions.chooseModel(Number(byId("model").value)));
   byId("scenario").addEventListener("change", () => actions.chooseScenario(Number(byId("scenario").value)));
 }
@@ -138,6 +198,7 @@ function listenToTheme() {
 function listen() {
   segments(byId("colour-by"), "Colour pages by", [["first", "First touch"], ["scenarios", "Scenarios"]], state.by, (value) => {
     state.by = value;
+    putAddress();
     update();
   });
   const { hasTimes } = program.all;

@@ -21,7 +21,7 @@ function showHeading() {
     : [element("span", { class: "after" }, faultsText(faults))];
   byId("headline").replaceChildren(...parts, element("span", { class: "unit" }, (after ?? faults) === 1 ? " page fault" : " page faults"));
   const where = state.scenario < 0
-    ? summary.scenarios.length === 1 ? `in the scenario “${summary.scenarios[0].name}”` : `in all ${summary.scenarios.length} scenarios together`
+    ? summary.scenarios.length === 1 ? `in the scenario “${summary.scenarios[0].name}”` : `in the sum of ${summary.scenarios.length} scenarios`
     : `in the scenario “${summary.scenarios[state.scenario].name}”`;
   const change = isCompared && faults > 0 ? element("strong", { class: "change" }, `${changeText(faults, after)} `) : "";
   byId("subline").replaceChildren(change, `${where}, ${model.title} (${model.model}). `,
@@ -64,7 +64,8 @@ function showFacts() {
 function plainTable(columns, rows) {
   return element("table", {},
     element("thead", {}, element("tr", {}, ...columns.map((column) =>
-      element("th", { scope: "col", class: column.isFigure ? "figure" : "" }, column.title)))),
+      element("th", { scope: "col", class: column.isFigure ? "figure" : "" },
+        column.isHidden ? element("span", { class: "visually-hidden" }, column.title) : column.title)))),
     element("tbody", {}, ...rows));
 }
 
@@ -107,6 +108,25 @@ function showModels() {
       element("th", { scope: "row" }, choose, element("span", { class: "note" }, model.title)), ...faultCells(faults, most));
   });
   byId("models").replaceChildren(plainTable([{ title: "Model of memory" }, ...faultColumns], rows));
+}
+
+/** The images of a set, of which one is shown. */
+function showSet() {
+  byId("set").hidden = summaries.length < 2;
+  if (summaries.length < 2) return;
+  const { model } = summary.models[state.model];
+  const of = (one) => one.models.find((faults) => faults.model === model) ?? one.models[0];
+  const most = Math.max(...summaries.map((one) => Math.max(of(one).faults, of(one).new_faults ?? 0)));
+  const rows = summaries.map((one, at) => {
+    const choose = element("button", { type: "button", class: "link", "aria-pressed": String(at === shownImage), title: one.image, onclick: () => actions.chooseImage(at) }, fileName(one.image));
+    return element("tr", { class: at === shownImage ? "chosen" : "" }, element("th", { scope: "row" }, choose),
+      figure(grouped(one.functions_run)), figure(one.functions_moved === undefined ? "–" : grouped(one.functions_moved)), ...faultCells(of(one), most));
+  });
+  const sum = (key) => summaries.reduce((total, one) => total + (of(one)[key] ?? of(one).faults), 0);
+  const all = { faults: sum("faults"), new_faults: sum("new_faults"), lower_bound_faults: sum("lower_bound_faults") };
+  rows.push(element("tr", { class: "total" }, element("th", { scope: "row" }, "All images"), figure(""), figure(""), ...faultCells(all, all.faults)));
+  byId("set-images").replaceChildren(plainTable([
+    { title: "Image" }, { title: "Functions run", isFigure: true }, { title: "Moved", isFigure: true }, ...faultColumns], rows));
 }
 
 // Browsers need long to lay out a table of thousands of rows, and readers do not need them all.
@@ -168,7 +188,7 @@ function showBiggest(program, which) {
       figure(ranks[index] ? table.touchText(index) : "–"));
   });
   byId("biggest").replaceChildren(rows.length === 0 ? element("p", { class: "faint" }, "No function runs.") : plainTable([
-    { title: "Function" }, { title: "Bytes", isFigure: true }, { title: "" }, { title: "Scenarios", isFigure: true }, { title: "First touch", isFigure: true }], rows));
+    { title: "Function" }, { title: "Bytes", isFigure: true }, { title: "Share of the biggest", isHidden: true }, { title: "Scenarios", isFigure: true }, { title: "First touch", isFigure: true }], rows));
 }
 
 function showPins(program) {

@@ -14,19 +14,32 @@ use super::Warning;
 /// Attributes that sign or measure the file's contents: for the new contents they would be wrong.
 const SIGNATURES: [&CStr; 2] = [c"security.ima", c"security.evm"];
 
+/// Rights that the program gets whoever runs it.
+const CAPABILITIES: &CStr = c"security.capability";
+
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
 
-/// Gives `to` the owner, mode and attributes of `from`; what cannot be kept becomes a warning.
+/// Gives `to` the owner, mode and attributes of `from`; what cannot be kept becomes a warning, and so does a second program
+/// with the rights of another user: `is_copy` says that `from` stays beside it.
 ///
 /// # Errors
 /// When the mode cannot be set: a program that cannot be executed is no replacement.
-pub(super) fn copy(from: &File, metadata: &Metadata, to: &File, warnings: &mut Vec<Warning>) -> Result<()> {
+pub(super) fn copy(
+    from: &File,
+    metadata: &Metadata,
+    to: &File,
+    is_copy: bool,
+    warnings: &mut Vec<Warning>,
+) -> Result<()> {
     let mut mode = metadata.mode() & 0o7777;
+    let is_set_id = mode & SET_ID_BITS != 0;
     if let Err(error) = fchown(to, Some(metadata.uid()), Some(metadata.gid())) {
         // With another owner, set-id bits would grant the rights of the wrong user.
         mode &= !SET_ID_BITS;
-        warnings.push(Warning::OwnerNotKept { reason: error.to_string() });
+        warnings.push(Warning::OwnerNotKept { reason: error.to_string(), drops_set_id: is_set_id });
+    } else if is_set_id && is_copy {
+        warnings.push(Warning::RightsKept { what: format!("set-id bits (mode {mode:04o})") });
     }
     to.set_permissions(Permissions::from_mode(mode))?;
     for name in names(from).unwrap_or_default() {
@@ -35,6 +48,8 @@ pub(super) fn copy(from: &File, metadata: &Metadata, to: &File, warnings: &mut V
             warnings.push(Warning::SignatureDropped { name: readable });
         } else if let Err(error) = value(from, &name).and_then(|value| set(to, &name, &value)) {
             warnings.push(Warning::AttributeNotKept { name: readable, reason: error.to_string() });
+        } else if is_copy && name.as_c_str() == CAPABILITIES {
+            warnings.push(Warning::RightsKept { what: "file capabilities".to_owned() });
         }
     }
     Ok(())

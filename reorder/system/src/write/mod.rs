@@ -42,10 +42,17 @@ pub enum Warning {
         /// Names of the old file besides the output.
         other_names: u64,
     },
-    /// Owner or group could not be kept; set-id bits are dropped.
+    /// Owner or group could not be kept.
     OwnerNotKept {
         /// What the system answered.
         reason: String,
+        /// Whether the mode had set-id bits, which are dropped then.
+        drops_set_id: bool,
+    },
+    /// The output is one more program that runs with rights which its user need not have.
+    RightsKept {
+        /// What gives them.
+        what: String,
     },
     /// An extended attribute could not be set.
     AttributeNotKept {
@@ -72,8 +79,12 @@ impl fmt::Display for Warning {
             Self::HardLinks { other_names } => {
                 write!(formatter, "the old file has {other_names} other name(s), which keep the old contents")
             }
-            Self::OwnerNotKept { reason } => {
-                write!(formatter, "owner and group could not be kept ({reason}); set-id bits are dropped")
+            Self::OwnerNotKept { reason, drops_set_id } => {
+                let set_id = if *drops_set_id { "; its set-id bits are dropped" } else { "" };
+                write!(formatter, "owner and group could not be kept ({reason}){set_id}")
+            }
+            Self::RightsKept { what } => {
+                write!(formatter, "the output has the input's {what}: whoever may run it gets those rights")
             }
             Self::AttributeNotKept { name, reason } => {
                 write!(formatter, "the extended attribute {name} could not be kept ({reason})")

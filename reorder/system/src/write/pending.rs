@@ -44,15 +44,17 @@ impl Pending {
         let like_file = File::open(like).map_err(|error| Error::io(like, error))?;
         let like_metadata = like_file.metadata().map_err(|error| Error::io(like, error))?;
         let mut warnings = Vec::new();
+        let mut is_copy = true;
         if let Some(old) = existing(&target)? {
             check_replaceable(output, &old, like, &like_metadata, options)?;
+            is_copy = (old.dev(), old.ino()) != (like_metadata.dev(), like_metadata.ino());
             if old.nlink() > 1 {
                 warnings.push(Warning::HardLinks { other_names: old.nlink() - 1 });
             }
         }
         // The program may be private: until its owner is set, only this user may read it (0600).
         let temporary = write_beside(&target, bytes, Permissions::from_mode(0o600))?;
-        attributes::copy(&like_file, &like_metadata, temporary.as_file(), &mut warnings)
+        attributes::copy(&like_file, &like_metadata, temporary.as_file(), is_copy, &mut warnings)
             .and_then(|()| temporary.as_file().sync_all())
             .map_err(|error| Error::io(&target, error))?;
         Ok(Self { target, contents: Contents::File(temporary), warnings })

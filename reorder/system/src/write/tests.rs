@@ -79,7 +79,14 @@ fn the_output_takes_mode_owner_and_attributes_but_not_times() {
 
     let warnings = replace(&files.output, &files.input, b"output", ReplaceOptions::default());
 
-    assert_eq!(warnings.expect("the output is written"), []);
+    let told: Vec<String> =
+        warnings.expect("the output is written").iter().map(ToString::to_string).collect();
+    let wanted: &[&str] = match root {
+        true => &["set-id bits (mode 4755)", "file capabilities"],
+        false => &["set-id bits (mode 4755)"],
+    };
+    assert_eq!(told.len(), wanted.len(), "{told:?}");
+    assert!(wanted.iter().zip(&told).all(|(wanted, told)| told.contains(wanted)), "{told:?}");
     let metadata = fs::metadata(&files.output).expect("the output exists");
     assert_eq!(metadata.mode() & 0o7777, 0o4755);
     assert_eq!(attribute(&files.output, c"user.origin").as_deref(), Some(b"here".as_slice()));
@@ -89,6 +96,24 @@ fn the_output_takes_mode_owner_and_attributes_but_not_times() {
         assert_eq!(attribute(&files.output, c"security.capability").as_deref(), Some(capability.as_slice()));
     }
     assert_eq!(fs::read(&files.output).expect("readable"), b"output");
+}
+
+#[test]
+fn rights_are_told_only_where_there_are_any() {
+    let files = fixture();
+    let in_place = ReplaceOptions { in_place: true };
+    fs::set_permissions(&files.input, fs::Permissions::from_mode(0o2755)).expect("the owner may");
+    let warnings = replace(&files.input, &files.input, b"new", in_place).expect("replaced");
+    assert_eq!(warnings, [], "the file had these rights before");
+    let lost = |drops_set_id| Warning::OwnerNotKept { reason: "no".to_owned(), drops_set_id }.to_string();
+    assert!(!lost(false).contains("set-id") && lost(true).contains("set-id bits are dropped"));
+    if nix::unistd::geteuid().is_root() {
+        return;
+    }
+    // Nobody but root may give a file to the owner of this one.
+    let like = Path::new("/usr/bin/env");
+    let warnings = replace(&files.output, like, b"new", ReplaceOptions::default()).expect("written");
+    assert!(matches!(warnings[..], [Warning::OwnerNotKept { drops_set_id: false, .. }]), "{warnings:?}");
 }
 
 #[test]

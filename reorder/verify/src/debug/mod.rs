@@ -10,6 +10,7 @@
 //! Nothing is shared with the code that writes debug information: another library unpacks sections, addresses are resolved
 //! and compared as sets, and `gimli` executes line programs.
 
+pub(super) mod copies;
 mod coverage;
 mod expressions;
 pub(super) mod layout;

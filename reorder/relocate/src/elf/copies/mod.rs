@@ -38,6 +38,9 @@ pub use obstacle::Obstacle;
 pub use program_headers::LostNote;
 pub use sections::SUFFIX;
 
+use crate::debug::copies::describe;
+use crate::debug::sections::Edits;
+use crate::debug::{DebugPolicy, has_debug};
 use bodies::{Body, Skipped};
 use fragments::Fragment;
 use placed::{Copies, filler};
@@ -168,6 +171,7 @@ pub fn copy(
     functions: &ElfFunctions<'_>,
     analysis: &Analysis<'_>,
     candidates: Candidates,
+    debug: DebugPolicy,
     order: impl IntoIterator<Item = usize>,
 ) -> Result<Copied> {
     let slot = program_headers::slot(file)?;
@@ -175,7 +179,7 @@ pub fn copy(
     let Candidates { bodies, fragments, mut skipped } = candidates;
     let mut fragments: Vec<Fragment> =
         order.into_iter().filter_map(|number| fragments.get(number).cloned()).collect();
-    let image = Image::new(file, functions, analysis, tables.as_ref())?;
+    let image = Image::new(file, functions, analysis, tables.as_ref(), debug)?;
     let mut followed = references::followed(file, analysis, &bodies);
     let originals = originals(&bodies, &fragments);
     followed.retain(|start| is_inside(&originals, *start));
@@ -299,6 +303,7 @@ struct Image<'run> {
     offset: u64,
     address: NewAddress,
     alignment: u64,
+    debug: DebugPolicy,
 }
 
 impl<'run> Image<'run> {
@@ -307,11 +312,12 @@ impl<'run> Image<'run> {
         functions: &'run ElfFunctions<'run>,
         analysis: &'run Analysis<'run>,
         tables: Option<&'run unwind::OldTables<'run>>,
+        debug: DebugPolicy,
     ) -> Result<Self> {
         let alignment = page(file);
         let offset = (file.bytes.len() as u64).next_multiple_of(alignment);
         let address = segment_address(file, alignment)?;
-        Ok(Self { file, functions, analysis, tables, offset, address, alignment })
+        Ok(Self { file, functions, analysis, tables, offset, address, alignment, debug })
     }
 
     /// Originals whose addresses code of the output may form although they follow the copies.
@@ -381,7 +387,20 @@ impl<'run> Image<'run> {
         let segment = program_headers::NewSegment { offset, address, size, alignment };
         program_headers::write(file, slot, &segment, search, &mut output);
         let record = |new: &[u8]| record::write(file.bytes, new, copies);
-        sections.finish(&self.functions.table, copies, (copied, exceptions), record, &mut output);
+        let debug = self.debug_information(copies)?;
+        sections.finish(&self.functions.table, copies, (copied, exceptions), debug, record, &mut output);
         Ok(output)
+    }
+
+    /// Debug information with what it says of the copies.
+    fn debug_information(&self, copies: &Copies<'_>) -> Result<Edits> {
+        if self.debug != DebugPolicy::Update || !has_debug(self.file) {
+            return Ok(Edits::default());
+        }
+        let code = self.file.sections.iter().filter(|section| section.is_loaded() && section.is_executable());
+        let mut code: Vec<Range<Address>> =
+            code.map(|section| section.address..section.address.plus(section.size)).collect();
+        code.sort_unstable_by_key(|range| range.start);
+        describe(self.file, &copies.described(), code)
     }
 }

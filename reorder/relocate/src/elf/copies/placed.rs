@@ -9,6 +9,7 @@ use super::obstacle::Obstacle;
 use super::step::{Form, Reference, Step, Use};
 use super::tables::Table;
 use crate::code_reference::rewrite;
+use crate::debug::copies::{CopiedCode, CopiedRun};
 use crate::elf::aarch64 as encode;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::processor::Processor;
@@ -171,6 +172,21 @@ impl<'run> Copies<'run> {
         let known = self.tables.binary_search_by_key(&target, |placed| placed.table.base).ok()?;
         let placed = &self.tables[known];
         placed.table.fields.contains_key(&field).then_some(placed.start)
+    }
+
+    /// Where each copied instruction is, for those who describe code.
+    pub(super) fn described(&self) -> CopiedCode {
+        let runs = self.fragments.iter().zip(&self.placed).map(|(fragment, placed)| {
+            let steps = fragment.of(self.bodies);
+            let first = steps.first().map_or(0, |(offset, _)| *offset);
+            let originals = steps.iter().map(|(offset, _)| offset - first);
+            CopiedRun {
+                original: fragment.original(self.bodies),
+                copy: placed.start..placed.end(),
+                instructions: originals.zip(placed.arranged.offsets.iter().copied()).collect(),
+            }
+        });
+        CopiedCode::new(runs.collect())
     }
 
     /// The copy of the instruction at `address`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::placed::Copies;
+use crate::debug::sections::Edits;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::hint::Hint;
 use reorder_base::refusal::{Refusal, RefusalCode};
@@ -148,6 +149,7 @@ impl<'run> Sections<'run> {
         functions: &FunctionTable<'_>,
         copies: &Copies<'_>,
         (copied, exceptions): (Placed, Option<Placed>),
+        debug: Edits,
         record: impl FnOnce(&[u8]) -> Vec<u8>,
         output: &mut Vec<u8>,
     ) {
@@ -156,12 +158,19 @@ impl<'run> Sections<'run> {
         if let Some(exceptions) = exceptions {
             self.add(EXCEPTIONS, object::elf::SHF_ALLOC.0, 1, exceptions);
         }
+        let added = debug.added.into_iter().map(|(name, bytes)| {
+            let index = self.headers.len() / HEADER;
+            self.add(name, 0, 1, Placed { offset: 0, address: NewAddress(0), size: 0 });
+            (index, bytes)
+        });
+        let added: Vec<(usize, Vec<u8>)> = added.collect();
+        let debug = debug.contents.into_iter().map(|(index, bytes)| (index.0 as usize, bytes)).chain(added);
         // Its place and size are known below; names come first.
         let of_record = self.headers.len() / HEADER;
         self.add(RECORD, 0, 8, Placed { offset: 0, address: NewAddress(0), size: 0 });
         let symbols = self.symbols(functions, copies);
         let strings = std::mem::take(&mut self.strings);
-        for (index, bytes) in symbols.into_iter().chain(strings) {
+        for (index, bytes) in symbols.into_iter().chain(strings).chain(debug) {
             let offset = align(output, 8);
             self.put_contents(index, offset, bytes.len() as u64);
             output.extend_from_slice(&bytes);

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::causes::Cause;
 use reorder_base::address::Address;
-use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
 use reorder_report::visible::visible;
+use reorder_report::{Report, Width};
 
 /// Predicted and real text pages of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -84,7 +84,7 @@ const NAMED: usize = 3;
 impl Report for AgreementReport {
     const COMMAND: &'static str = "measure-agreement";
 
-    fn text(&self) -> String {
+    fn text(&self, width: Width) -> String {
         let words: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         let title = format!("{} {}", self.program.display(), words.join(" "));
         let mut text = format!("{}\n", visible(&title));
@@ -119,7 +119,7 @@ impl Report for AgreementReport {
             ]);
         }
         if !self.predicted_only.is_empty() || !self.touched_only.is_empty() {
-            text.push_str(&table.render());
+            text.push_str(&table.render(width));
         }
         text.push_str(&format!(
             "difference {:.1} % of the touched pages, untraced code not counted\n",

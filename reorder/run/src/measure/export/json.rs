@@ -2,8 +2,8 @@
 
 use crate::measure::MeasureReport;
 use reorder_base::error::Result;
-use reorder_report::Format;
+use reorder_report::{Format, Width};
 
 pub(super) fn render(report: &MeasureReport) -> Result<String> {
-    reorder_report::render(report, Format::Json)
+    reorder_report::render(report, Format::Json, Width::UNLIMITED)
 }

@@ -235,11 +235,28 @@ fn section_symbol(name: &[u8]) -> &[u8] {
     groups.into_iter().find_map(|group| symbol.strip_prefix(group)).unwrap_or(symbol)
 }
 
-/// A name has a letter or a byte of another script, is no pattern, and has a comma only inside.
+/// A name has a letter or a byte of another script, is no pattern, and has a comma only inside; it is no path, and no line
+/// of fields between colons.
 fn plausible(name: &[u8]) -> Option<&[u8]> {
+    if !is_one_name(name) && !is_symbol_after_file(name) {
+        return None;
+    }
     let has_letter = name.iter().any(|byte| byte.is_ascii_alphabetic() || *byte == b'_' || !byte.is_ascii());
     let is_whole = !name.starts_with(b",") && !name.ends_with(b",");
     (has_letter && is_whole && !name.contains(&b'*')).then_some(name)
+}
+
+/// `symbol`, or `file.c:symbol`: at most one colon that is no part of a scope, and after it a symbol.
+fn is_symbol_after_file(name: &[u8]) -> bool {
+    let is_colon = |at: usize| name.get(at) == Some(&b':');
+    let mut single = (0..name.len())
+        .filter(|&at| is_colon(at) && !is_colon(at + 1) && !at.checked_sub(1).is_some_and(is_colon));
+    let symbol = match (single.next(), single.next()) {
+        (None, _) => name,
+        (Some(colon), None) => &name[colon + 1..],
+        (Some(_), Some(_)) => return false,
+    };
+    !symbol.is_empty() && !symbol.starts_with(b"/")
 }
 
 /// `main` for `main+0x12`, which backtraces print.

@@ -29,7 +29,10 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     for (index, line) in input.bytes.split(|&byte| byte == b'\n').enumerate() {
         match line::parse(line) {
             Line::Nothing => {}
-            Line::Entries(entries) => list.entries.extend(entries),
+            Line::Entries(entries) => {
+                list.lines += 1;
+                list.entries.extend(entries);
+            }
             Line::Odd => list.odd.add(index as u64 + 1, offset, line),
         }
         offset += line.len() as u64 + 1;
@@ -40,13 +43,24 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
 #[derive(Default)]
 struct List {
     entries: Vec<Entry>,
+    /// Lines that they are from.
+    lines: u64,
     odd: OddLines,
 }
 
 impl List {
     fn into_reading(mut self, input: &Input<'_>) -> Result<Reading> {
-        if let (true, Some((number, offset, _))) = (self.entries.is_empty(), self.odd.examples.first()) {
-            return Err(Error::malformed(*offset, format!("line {number}: neither a symbol nor an address"))
+        let lines = self.lines + self.odd.count;
+        // A few words of any text look like symbols; a list has little else.
+        if let (true, Some((number, offset, _))) = (self.odd.count > self.lines, self.odd.examples.first()) {
+            let cause = match self.lines {
+                0 => format!("line {number}: neither a symbol nor an address"),
+                _ => format!(
+                    "line {number}: neither a symbol nor an address, like {} of {lines} lines: this is no list of functions",
+                    self.odd.count
+                ),
+            };
+            return Err(Error::malformed(*offset, cause)
                 .with_hint("give one symbol, one 0x address or one line of `nm` output per line"));
         }
         let mut notes: Vec<Note> = self.odd.note().into_iter().collect();
@@ -158,7 +172,35 @@ fn interpret_numbers(entries: &mut [Entry]) -> (Evidence, Option<Note>) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::damage::survives;
+    use super::{Input, Reading, Result};
+    use crate::Companions;
+
+    fn read_text(text: &str) -> Result<Reading> {
+        let companions = Companions::default();
+        super::read(&Input { bytes: text.as_bytes(), path: Path::new("list"), companions: &companions })
+    }
+
+    #[test]
+    fn other_texts_are_no_lists() {
+        for text in [
+            "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n",
+            "/bin/sh\n/bin/dash\n",
+            "root:x:0:\nadm:x:4:syslog\n",
+            "int main(void) {\n  return\n  first + second + third * 4;\n}\n{ }\n",
+        ] {
+            let error = read_text(text).map(drop).expect_err(text);
+            assert!(error.to_string().contains("line 1") || error.to_string().contains("line 3"), "{error}");
+        }
+        for text in [
+            "src/a.c:local\nnet/http.(*Server).Serve\nstd::fmt::write\n",
+            "main\n- - odd words here -\nhelp\n",
+        ] {
+            assert!(read_text(text).is_ok(), "{text}");
+        }
+    }
 
     #[test]
     fn damage_is_told_or_survived() {

@@ -42,6 +42,7 @@ pub(super) use tables::provable;
 use super::recover::moves_between;
 use super::symbol_walk::{SymbolView, symbols};
 use super::unwind_walk::UnwindEntries;
+use crate::debug::copies::{Point, check_copies};
 use crate::elf::view::ElfView;
 use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
@@ -101,6 +102,7 @@ pub(super) fn check(
     code::check_insides(&copies, findings);
     restartable::check_restartable(&copies, findings);
     pointers::check_added_symbols(&copies, index, findings);
+    check_copies((old, new), described_points(&copies), findings)?;
     let compared = claims.compare_rest(old.bytes, new.bytes, |run| {
         let (expected, found) = (old.bytes[run.start].into(), new.bytes[run.start].into());
         let place = "a byte that no copy explains";
@@ -108,6 +110,25 @@ pub(super) fn check(
     });
     findings.checked(Check::Unchanged, "bytes", compared);
     Ok(())
+}
+
+/// Where debug information of both images is compared: the first and the last byte of each copied instruction.
+fn described_points(copies: &Copies<'_>) -> Vec<Point> {
+    let Some(map) = copies.fragments() else { return Vec::new() };
+    let mut points = Vec::with_capacity(2 * map.len());
+    for copied in &copies.by_copy {
+        let repeated = map.of_fragment(copied);
+        for (position, at) in repeated.iter().enumerate() {
+            points.push(Point { copy: at.copy, original: at.original });
+            let next = repeated.get(position + 1).map_or(copied.original_end(), |next| next.original);
+            // The copy of a jump may be longer than the jump, and is described as one.
+            let last = next.distance_from(at.original).saturating_sub(1);
+            if last > 0 {
+                points.push(Point { copy: at.copy.plus(last), original: at.original.plus(last) });
+            }
+        }
+    }
+    points
 }
 
 /// Starts of functions, according to unwind entries and symbols.

@@ -6,6 +6,7 @@ use goblin::elf::section_header::{SHF_ALLOC, SHT_PROGBITS, SHT_SYMTAB};
 
 use super::record::RECORD;
 use crate::bytes::range;
+use crate::debug::layout::is_debug;
 use crate::elf::view::{ElfView, SectionView};
 use reorder_base::error::{Error, Result};
 
@@ -114,6 +115,10 @@ pub(super) fn added_section<'new, 'data>(
                 after.bytes.starts_with(before.bytes)
                     && (same_place && same_size || after.offset >= segment.p_offset + segment.p_filesz)
             }
+            // Judged by what they say.
+            false if is_debug(before) => {
+                same_place && same_size || after.offset >= segment.p_offset + segment.p_filesz
+            }
             _ => same_place && same_size,
         };
         if !is_sound {
@@ -122,8 +127,11 @@ pub(super) fn added_section<'new, 'data>(
     }
     let unknown =
         || Error::verification("sections other than those of copies were added, or some are missing");
-    let (copies, record) = match new.sections.get(old.sections.len()..).ok_or_else(unknown)? {
-        [copies, record] => (copies, record),
+    let added = new.sections.get(old.sections.len()..).ok_or_else(unknown)?;
+    // Lists that no unit of the image had before.
+    let added: Vec<&SectionView<'_>> = added.iter().filter(|section| !is_debug(section)).collect();
+    let (copies, record) = match added.as_slice() {
+        [copies, record] => (*copies, *record),
         [copies, exceptions, record] => {
             let is_data = exceptions.kind == SHT_PROGBITS && is_plain(exceptions) && is_inside(exceptions);
             // The old image has no such section, so the name stands for this one.
@@ -131,7 +139,7 @@ pub(super) fn added_section<'new, 'data>(
             if !is_new || !is_data {
                 return differs("this is not a section of exception tables:", exceptions);
             }
-            (copies, record)
+            (*copies, *record)
         }
         _ => return Err(unknown()),
     };

@@ -1,0 +1,44 @@
+"""Uses a page of `reorder report --set` in headless Chromium; status 1 with the reason when it does not work.
+
+Usage: set.py PAGE FIGURES SCREENSHOTS, where FIGURES is a JSON list: for each image the faults before and after.
+"""
+
+import json
+import pathlib
+import sys
+
+from browser import Session, check_barriers, expect
+from playwright.sync_api import sync_playwright
+
+
+def main(page, figures, directory):
+    page = pathlib.Path(page).resolve()
+    figures = json.loads(figures)
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        for width in (1280, 390):
+            session = Session(browser, page, "light", width=width)
+            expect(session.one("#set tbody tr")).to_have_count(len(figures) + 1)
+            check_barriers(session)
+            for at, (before, after) in enumerate(figures):
+                session.one("#image").select_option(str(at))
+                session.page.wait_for_load_state("load")
+                expect(session.one("html")).to_have_attribute("data-names", "ready", timeout=60_000)
+                heading = session.one("#headline").inner_text()
+                assert before in heading and after in heading, f"image {at}: {heading!r}, not {before} and {after}"
+                assert session.one("#image").input_value() == str(at)
+                rows = session.page.evaluate("document.querySelectorAll('#function-rows .row').length")
+                assert rows > 0, f"image {at} has no functions"
+            assert "image=" in session.page.evaluate("location.href")
+            session.page.screenshot(path=str(directory / f"{width}.png"), full_page=True)
+            # Each choice loads the page again, and nothing else.
+            assert set(url.split("#")[0] for url in session.requests if not url.startswith("data:")) == {page.as_uri()}
+            assert not session.said, session.said
+            session.context.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
