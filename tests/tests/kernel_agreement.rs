@@ -124,7 +124,7 @@ fn work_directory() -> TempDir {
 
 /// The report agrees with the kernel's records.
 fn assert_witnesses(report: &AgreementReport) {
-    let text = reorder_report::Report::text(report);
+    let text = reorder_report::Report::text(report, reorder_report::Width::UNLIMITED);
     let samples = report.fault_samples.expect("they are there");
     assert_eq!((samples.pages, samples.differing_pages), (report.touched_pages, 0), "{text}");
     // Each page is explained by what it holds.
@@ -175,7 +175,7 @@ fn predicted_pages_are_those_that_the_kernel_faults_in() {
                 report.difference_percent
             );
             if report.difference_percent >= ACCEPTED_PERCENT {
-                failures.push(reorder_report::Report::text(&report));
+                failures.push(reorder_report::Report::text(&report, reorder_report::Width::UNLIMITED));
             }
             lines.push(line);
         }
@@ -198,7 +198,7 @@ fn beyond_that_only_parts_of_large_functions_differ() {
     ] {
         let report = Program::installed(name).compared(&arguments, |_| true);
         assert_witnesses(&report);
-        let text = reorder_report::Report::text(&report);
+        let text = reorder_report::Report::text(&report, reorder_report::Width::UNLIMITED);
         assert!(report.predicted_only.iter().all(|page| page.cause == Cause::PartNotReached), "{text}");
         assert!(report.touched_only.iter().all(|page| page.cause.is_untraced_code()), "{text}");
         eprintln!("{name} {}: difference {:.1} %", arguments.join(" "), report.difference_percent);
