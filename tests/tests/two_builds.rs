@@ -30,7 +30,12 @@ fn source(is_second: bool) -> String {
         )
         .unwrap();
     }
-    let edit = if is_second { "for (int i = 0; i < n; i++) m += work7(m) * work8(i);" } else { "" };
+    // More than the gate allows by default.
+    let edit = if is_second {
+        "for (int i = 0; i < n; i++) m += work7(m) * work8(i);".repeat(40)
+    } else {
+        String::new()
+    };
     writeln!(text, "__attribute__((noinline)) int edited(int n) {{ volatile int m = n; {edit} return m; }}")
         .unwrap();
     text.push_str("int main(int count, char **words) { int sum = edited(count) * 0; (void)words;\n");
@@ -97,6 +102,10 @@ fn another_build_is_compared_by_names_and_by_code() {
         let words = [&["gate"][..], words, &["-t", "traces", "--baseline", "baseline.json"]].concat();
         process::run(reorder().args(words).current_dir(directory), LIMIT).unwrap()
     };
+    fs::remove_dir_all(directory.join("traces")).unwrap();
+    let record = ["record", "-o", "traces", "--", "./old/program"];
+    let recorded = process::run(reorder().args(record).current_dir(directory), LIMIT).unwrap();
+    assert!(recorded.success(), "{recorded}");
     let updated = gate(&["old/program", "--update-baseline"]);
     assert!(updated.success(), "{updated}");
     let failed = gate(&["new/program", "--against", "old/program"]);

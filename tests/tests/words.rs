@@ -73,7 +73,7 @@ fn lines_fit_the_terminal_and_are_whole_elsewhere() {
         "doctor program --show-config",
         "help apply",
     ] {
-        for columns in [76, 80] {
+        for columns in [80, 100] {
             let text = on_terminal(directory, columns, command);
             assert!(text.len() > 40, "{command}: {text}");
             let wide = text.lines().filter(|line| line.chars().count() > columns);
