@@ -76,7 +76,7 @@ fn lines_fit_the_terminal_and_are_whole_elsewhere() {
         for columns in [80, 100] {
             let text = on_terminal(directory, columns, command);
             assert!(text.len() > 40, "{command}: {text}");
-            let wide = text.lines().filter(|line| line.chars().count() > columns);
+            let wide = text.lines().filter(|line| shown_width(line) > columns);
             // A sentence that is indented is not broken: it may hold a command to copy.
             let wide: Vec<&str> =
                 wide.filter(|line| !line.starts_with("  ") || line.trim().contains("  ")).collect();
@@ -86,6 +86,14 @@ fn lines_fit_the_terminal_and_are_whole_elsewhere() {
     let long = "a_namespace_with_a_long_name::another_one_of_the_same_kind::Container<int, long>";
     let whole = attempt(directory, &["traces", "show", "traces"]);
     assert!(whole.stdout_text().contains(long), "{whole}");
+}
+
+/// Characters without those that set colours.
+fn shown_width(line: &str) -> usize {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().map_or(0, |part| part.chars().count());
+    let after = |part: &str| part.split_once('m').map_or(0, |(_, shown)| shown.chars().count());
+    first + parts.map(after).sum::<usize>()
 }
 
 #[test]
