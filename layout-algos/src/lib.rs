@@ -1,6 +1,6 @@
 //! Algorithms that order functions so that startup touches few pages, and that place them.
 //!
-//! Numbers in, numbers out: no files, formats, clocks or global state, and the same result on every machine and
+//! Numbers in, numbers out: no files, formats, clocks or global state, and the same result on every system and
 //! any number of threads.
 //!
 //! ```text

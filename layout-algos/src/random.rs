@@ -1,4 +1,4 @@
-//! A small seeded generator, the same on every machine.
+//! A small seeded generator, the same on every system.
 //!
 //! Each user names its own stream by a path of numbers (for instance the node of a recursion), so that results
 //! do not depend on the order in which parts of the work run. Source of the step: SplitMix64 (Steele, Lea,

@@ -2,7 +2,7 @@
 //!
 //! Every item has an identity, and from it and the seed a random number u in (0, 1), the same wherever and whenever the
 //! item is seen. The sample keeps the items with the smallest u / weight. So merging is union and cutting: it is
-//! associative, commutative and idempotent, so the result does not depend on which machine did what in which order, nor
+//! associative, commutative and idempotent, so the result does not depend on which system did what in which order, nor
 //! on retries. (A reservoir depends on all of that.)
 //!
 //! Weights: with the threshold t, the smallest u / weight that was left out, a kept item of weight w stands for

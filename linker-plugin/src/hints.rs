@@ -74,6 +74,7 @@ pub fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
         | Hint::MoreTimeToMeasure
         | Hint::MoreTimeToCheck
         | Hint::ReportCrash
+        | Hint::PagesInPlaceOfFaults
         | Hint::StopRuns => None,
     }
 }

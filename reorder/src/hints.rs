@@ -43,6 +43,9 @@ pub fn text(hint: &Hint) -> String {
         }
         Hint::Record { what, otherwise } => record(what, *otherwise),
         Hint::RecordAgain { program, may_use_names } => record_again(program, *may_use_names),
+        Hint::PagesInPlaceOfFaults => {
+            "compare the pages touched; `reorder doctor` names the setting of the disk".into()
+        }
         Hint::MergeSeed(seed) => {
             format!("merge samples of one seed: reorder traces merge --seed {seed}")
         }

@@ -1,60 +1,129 @@
 #!/usr/bin/env python3
-"""Text pages that startups touch: the original, the best layout of functions, blocks, and both.
+"""What startups of programs cost with each layout: the original, the best one of functions, blocks, and both.
 
-For each program: half of the invocations in its list are recorded with their basic blocks, the others are left out. Every
-layout is made from the recorded ones. Pages are those that the kernel reports (`reorder measure`), summed over invocations.
+For each program: some of the invocations in its list are recorded with their basic blocks and make the layouts, the others are
+left out and judge them. Figures are summed over invocations. Those of the kernel are read by `reorder measure`; the others are
+simulated from a recording of the invocation, which no layout was made from where the invocation is left out. Images are on the
+disk of TMPDIR: how far it reads ahead decides the kernel's major faults.
 """
 
 import argparse
 import json
 import math
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
 LAYOUTS = ("functions", "blocks", "both")
+SETS = ("recorded", "left out")
+
+# The figure, and who says it.
+FIGURES = {
+    "pages of 4 KiB": "kernel",
+    "major faults": "kernel",
+    "pages of 16 KiB": "simulated",
+    "faults, fault-around of 64 KiB": "simulated",
+    "faults, read-ahead of 128 KiB": "simulated",
+    "area under the fault curve of 4 KiB pages": "simulated",
+}
+MODELS = {
+    "linux-4k": None,
+    "android-16k": "pages of 16 KiB",
+    "linux-4k-faultaround-64k": "faults, fault-around of 64 KiB",
+    "linux-6.17-readahead-128k": "faults, read-ahead of 128 KiB",
+}
+AREA = "area under the fault curve of 4 KiB pages"
 
 
-def run(command, directory=None):
+def run(command, directory=None, statuses=(0,)):
     """The output of a command that must succeed."""
-    result = subprocess.run(command, capture_output=True, text=True, cwd=directory, stdin=subprocess.DEVNULL)
-    if result.returncode != 0:
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=directory, stdin=subprocess.DEVNULL)
+    if result.returncode not in statuses:
         sys.exit(f"{' '.join(map(str, command))}: {result.stderr.strip()}")
     return result.stdout
 
 
-def touched(reorder, original, new, words, directory):
-    """Text pages that the original and the new program touch; None if the kernel does not tell."""
-    command = [reorder, "--format", "json", "measure", "--runs", "1", original, new, "--", *words]
-    report = json.loads(run(command, directory))
-    for figure in report["measurements"][0]["figures"]:
-        if figure["kind"] == "text_pages_touched":
-            return int(figure["old"]["median"]), int(figure["new"]["median"])
-    return None
+class Program:
+    """One program, its recordings and its layouts."""
 
+    def __init__(self, reorder, path, invocations, directory, work):
+        self.reorder, self.path, self.invocations = reorder, path, invocations
+        self.directory, self.work = directory, work
+        self.read_ahead = None
+        for kind in SETS:
+            for number, words in self.of(kind):
+                trace = self.trace(kind, number)
+                # Some invocations end with another status than 0, which `record` passes on.
+                run([reorder, "record", "-q", "--blocks", "-o", trace, "--", path, *words], directory, range(256))
+                if not trace.is_dir():
+                    sys.exit(f"{path.name} {' '.join(words)}: nothing was recorded")
+        self.images = {layout: work / layout for layout in LAYOUTS}
+        for layout, image in self.images.items():
+            recorded = work / "recorded"
+            run([reorder, "apply", path, "-t", recorded, "--layout", layout, "-o", image], directory)
 
-def compare(reorder, program, invocations, directory, work):
-    """A row for each set of invocations: pages of the original and of each layout."""
-    traces = work / "traces"
-    recorded = [words for kind, words in invocations if kind == "recorded"]
-    for number, words in enumerate(recorded):
-        run([reorder, "record", "--blocks", "-o", traces / str(number), "--", program, *words], directory)
-    images = {}
-    for layout in LAYOUTS:
-        images[layout] = work / layout
-        run([reorder, "apply", program, "-t", traces, "--layout", layout, "-o", images[layout]], directory)
-    rows = {}
-    for wanted in ("recorded", "left out"):
-        pages = {"original": 0, **dict.fromkeys(LAYOUTS, 0)}
-        for _, words in (one for one in invocations if one[0] == wanted):
-            for position, layout in enumerate(LAYOUTS):
-                old, new = touched(reorder, program, images[layout], words, directory)
-                pages["original"] += old if position == 0 else 0
-                pages[layout] += new
-        rows[wanted] = pages
-    sizes = {layout: image.stat().st_size for layout, image in images.items()}
-    return rows, sizes
+    def of(self, kind):
+        return enumerate(words for one, words in self.invocations if one == kind)
+
+    def trace(self, kind, number):
+        return self.work / kind.replace(" ", "-") / str(number)
+
+    def json(self, *command, statuses=(0,)):
+        return json.loads(run([self.reorder, "--format", "json", *command], self.directory, statuses))
+
+    def measured(self, layout, words):
+        """Of the original and the new program: pages and major faults."""
+        report = self.json("measure", "--runs", "2", "--time-limit", "600", self.path, self.images[layout], "--", *words)
+        measurement = report["measurements"][0]
+        self.read_ahead = measurement["read_ahead_bytes"]
+        figures = {figure["kind"]: figure for figure in measurement["figures"]}
+        pages, faults = figures["text_pages_touched"], figures["major_faults"]
+        return [
+            {"pages of 4 KiB": pages[side]["median"], "major faults": faults[side]["median"]}
+            for side in ("old", "new")
+        ]
+
+    def simulated(self, layout, trace):
+        """Of the original and the new program: faults by the models."""
+        models = [word for model in MODELS for word in ("--model", model)]
+        report = self.json("simulate", self.path, self.images[layout], "-t", trace, *models)
+        sides = ({}, {})
+        for faults in report["totals"]:
+            for side, key in zip(sides, ("faults", "new_faults")):
+                if MODELS[faults["model"]]:
+                    side[MODELS[faults["model"]]] = faults[key]
+                else:
+                    side[AREA] = sum(point[key] for point in faults["curve"]) / len(faults["curve"])
+        return sides
+
+    def costs(self, kind):
+        """By layout: each figure, summed over the invocations."""
+        costs = {layout: dict.fromkeys(FIGURES, 0) for layout in ("original", *LAYOUTS)}
+        for number, words in self.of(kind):
+            for layout in LAYOUTS:
+                for old, new in (self.measured(layout, words), self.simulated(layout, self.trace(kind, number))):
+                    for figure, value in new.items():
+                        costs[layout][figure] += value
+                    if layout == LAYOUTS[0]:
+                        for figure, value in old.items():
+                            costs["original"][figure] += value
+        return costs
+
+    def agreements(self, layout):
+        """Predicted pages and touched ones of each invocation, and the share of pages that only one side has."""
+        for kind in SETS:
+            for number, words in self.of(kind):
+                command = ("measure", self.path, self.images[layout], "-t", self.trace(kind, number), "--agreement")
+                report = self.json(*command, "--", *words, statuses=(0, 1))
+                yield report["predicted_pages"], report["touched_pages"], report["difference_percent"]
+
+    def bounds(self):
+        """Simulated pages of recorded runs with blocks, and the bounds of blocks and of functions for all of them together."""
+        trace = self.work / "recorded"
+        total = self.json("simulate", self.path, self.images["blocks"], "-t", trace, "--model", "linux-4k")["totals"][0]
+        return total["new_faults"], total["block_bound_faults"], total["lower_bound_faults"]
 
 
 def read_list(path):
@@ -64,41 +133,97 @@ def read_list(path):
         kind, _, rest = line.partition(": ")
         if kind == "setup":
             setup = rest
-        elif kind in ("recorded", "left out"):
+        elif kind in SETS:
             invocations.append((kind, json.loads(rest)))
     return setup, invocations
+
+
+def mean(values):
+    """The geometric mean."""
+    return math.exp(sum(math.log(value) for value in values) / len(values)) if values else math.nan
+
+
+def ratio(new, old):
+    return new / old if old else 1.0
+
+
+def compared(path, reorder):
+    """All figures of the program whose list is at `path`."""
+    setup, invocations = read_list(path)
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(temporary)
+        directory = work / "here"
+        directory.mkdir()
+        if setup:
+            run(["bash", "-euc", setup], directory)
+        original = work / "original"
+        shutil.copy(pathlib.Path(f"/usr/bin/{path.name}").resolve(), original)
+        program = Program(reorder, original, invocations, directory, work)
+        sizes = {layout: image.stat().st_size for layout, image in program.images.items()}
+        return {
+            "costs": {kind: program.costs(kind) for kind in SETS},
+            "agreement": {layout: list(program.agreements(layout)) for layout in LAYOUTS},
+            "bounds": program.bounds(),
+            "grows": (sizes["blocks"] - sizes["functions"]) / 1024,
+            "read_ahead": program.read_ahead,
+        }
+
+
+def print_figure(figure, results):
+    print(f"\n{figure} ({FIGURES[figure]})")
+    print(f"{'program':8} {'invocations':11} {'original':>9} {'functions':>9} {'blocks':>9} {'both':>9} {'blocks/f.':>9} {'both/f.':>9}")
+    ratios = {(kind, layout): [] for kind in SETS for layout in LAYOUTS[1:]}
+    for name, result in results.items():
+        for kind in SETS:
+            costs = {layout: values[figure] for layout, values in result["costs"][kind].items()}
+            shares = [ratio(costs[layout], costs["functions"]) for layout in LAYOUTS[1:]]
+            for layout, share in zip(LAYOUTS[1:], shares):
+                ratios[kind, layout].append(share)
+            cells = [f"{cost:9.0f}" for cost in costs.values()] + [f"{share:9.3f}" for share in shares]
+            print(f"{name:8} {kind:11} {' '.join(cells)}")
+    for kind in SETS:
+        means = [f"{mean(ratios[kind, layout]):9.3f}" for layout in LAYOUTS[1:]]
+        print(f"{'mean':8} {kind:11} {'':39} {' '.join(means)}")
+
+
+def print_results(results):
+    for figure in FIGURES:
+        print_figure(figure, results)
+    sizes = {result["read_ahead"] or 0 for result in results.values()}
+    print(f"\nthe disk below TMPDIR reads ahead {' or '.join(f'{size // 1024} KiB' for size in sorted(sizes))}")
+    print("\nsimulated pages of 4 KiB against the kernel's, all invocations")
+    print(f"{'program':8} {'layout':9} {'simulated':>9} {'kernel':>9} {'off':>8} {'differing, mean':>16} {'worst':>8}")
+    for name, result in results.items():
+        for layout, runs in result["agreement"].items():
+            predicted, touched = (sum(one[index] for one in runs) for index in (0, 1))
+            shares = [one[2] for one in runs]
+            off = 100 * (predicted / touched - 1)
+            print(
+                f"{name:8} {layout:9} {predicted:9} {touched:9} {off:+7.1f}% {sum(shares) / len(shares):15.1f}%"
+                f" {max(shares):7.1f}%"
+            )
+    print("\nsimulated pages of recorded runs with blocks against the bounds for all of them together")
+    print(f"{'program':8} {'pages':>7} {'of blocks':>9} {'of functions':>12} {'pages/of blocks':>16} {'file grows by':>14}")
+    for name, result in results.items():
+        pages, blocks, functions = result["bounds"]
+        print(f"{name:8} {pages:7} {blocks:9} {functions:12} {ratio(pages, blocks):16.3f} {result['grows']:10.0f} KiB")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reorder", required=True)
+    parser.add_argument("--json", type=pathlib.Path, help="also write all figures to this file, and go on from it")
     parser.add_argument("lists", nargs="+", type=pathlib.Path)
     arguments = parser.parse_args()
-    ratios = {(wanted, layout): [] for wanted in ("recorded", "left out") for layout in LAYOUTS[1:]}
-    print(f"{'program':10} {'invocations':12} {'original':>8} {'functions':>9} {'blocks':>7} {'both':>7}  blocks/functions  both/functions")
+    known = arguments.json and arguments.json.exists()
+    results = json.loads(arguments.json.read_text()) if known else {}
     for path in arguments.lists:
-        setup, invocations = read_list(path)
-        program = f"/usr/bin/{path.name}"
-        with tempfile.TemporaryDirectory() as temporary:
-            work = pathlib.Path(temporary)
-            directory = work / "here"
-            directory.mkdir()
-            if setup:
-                run(["bash", "-euc", setup], directory)
-            rows, sizes = compare(arguments.reorder, program, invocations, directory, work)
-        for wanted, pages in rows.items():
-            for layout in LAYOUTS[1:]:
-                ratios[wanted, layout].append(pages[layout] / pages["functions"])
-            print(
-                f"{path.name:10} {wanted:12} {pages['original']:8} {pages['functions']:9} {pages['blocks']:7}"
-                f" {pages['both']:7} {pages['blocks'] / pages['functions']:17.3f} {pages['both'] / pages['functions']:15.3f}",
-                flush=True,
-            )
-        growth = (sizes["blocks"] - sizes["functions"]) / 1024
-        print(f"{path.name:10} grows by {growth:.0f} KiB with blocks", flush=True)
-    for (wanted, layout), values in ratios.items():
-        mean = math.exp(sum(math.log(value) for value in values) / len(values))
-        print(f"geometric mean of {layout}/functions, {wanted}: {mean:.3f}")
+        if path.name not in results:
+            print(f"{path.name} ...", file=sys.stderr, flush=True)
+            results[path.name] = compared(path, arguments.reorder)
+            if arguments.json:
+                arguments.json.write_text(json.dumps(results))
+    print_results({path.name: results[path.name] for path in arguments.lists})
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ use crate::workspace::{self, reorder};
 
 /// Fixtures end within milliseconds; a longer run hangs.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
-/// Compilers share the machine with other tests.
+/// Compilers share the system with other tests.
 const BUILD_LIMIT: Duration = Duration::from_secs(300);
 /// Followed by the seed.
 const RANDOM: [&str; 3] = ["--strategy", "random", "--seed"];

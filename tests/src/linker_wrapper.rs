@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::process::{self, Outcome};
 use crate::workspace;
 
-/// Longer than any build of the tests takes on a loaded machine.
+/// Longer than any build of the tests takes on a loaded system.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// The folder of `reorder-ld`, `reorder-cc` and `reorder`, built once per test program in its profile.

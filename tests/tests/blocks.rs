@@ -13,7 +13,7 @@ use end_to_end::workspace::{self, reorder};
 use libtest_mimic::{Arguments, Failed, Trial};
 use object::{Object, ObjectSymbol, SymbolKind};
 
-/// Compilers and verification share the machine with other tests.
+/// Compilers and verification share the system with other tests.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A program and what it is called with.

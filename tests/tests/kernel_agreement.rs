@@ -124,7 +124,7 @@ fn work_directory() -> TempDir {
 
 /// The report agrees with the kernel's records.
 fn assert_witnesses(report: &AgreementReport) {
-    let text = reorder_report::Report::text(report);
+    let text = reorder_report::Report::text(report, reorder_report::Width::UNLIMITED);
     let samples = report.fault_samples.expect("they are there");
     assert_eq!((samples.pages, samples.differing_pages), (report.touched_pages, 0), "{text}");
     // Each page is explained by what it holds.
@@ -175,7 +175,7 @@ fn predicted_pages_are_those_that_the_kernel_faults_in() {
                 report.difference_percent
             );
             if report.difference_percent >= ACCEPTED_PERCENT {
-                failures.push(reorder_report::Report::text(&report));
+                failures.push(reorder_report::Report::text(&report, reorder_report::Width::UNLIMITED));
             }
             lines.push(line);
         }
@@ -198,7 +198,7 @@ fn beyond_that_only_parts_of_large_functions_differ() {
     ] {
         let report = Program::installed(name).compared(&arguments, |_| true);
         assert_witnesses(&report);
-        let text = reorder_report::Report::text(&report);
+        let text = reorder_report::Report::text(&report, reorder_report::Width::UNLIMITED);
         assert!(report.predicted_only.iter().all(|page| page.cause == Cause::PartNotReached), "{text}");
         assert!(report.touched_only.iter().all(|page| page.cause.is_untraced_code()), "{text}");
         eprintln!("{name} {}: difference {:.1} %", arguments.join(" "), report.difference_percent);
@@ -228,6 +228,64 @@ fn a_trace_that_lacks_functions_is_found_out() {
     let report = compare(&request, &file, &functions, &prediction, &real);
     assert!(report.predicted_only.iter().any(|page| page.cause == Cause::NotRun), "{report:?}");
     assert!(report.difference_percent > ACCEPTED_PERCENT, "{report:?}");
+}
+
+/// Originals that pointers, tables and exits of copies lead to run beside the copies, and are predicted.
+#[test]
+fn pages_of_copies_and_of_originals_that_run_are_predicted() {
+    let work = work_directory();
+    let repository = work.path().join("r");
+    let starts: [(&str, &[&[&str]]); 3] = [
+        ("git", &[&["version"], &["log", "--oneline", "-2"], &["diff", "HEAD~1"]]),
+        (
+            "bash",
+            &[&["-c", ":"], &["-c", "for i in 1 2 3; do x=$((i * 3)); done; echo ${x/9/8}; [[ a =~ a ]]"]],
+        ),
+        (
+            "perl",
+            &[
+                &["-e", "1"],
+                &[
+                    "-e",
+                    "my %h; $h{$_ % 7} .= \"x$_\" for 1 .. 99; print map { s/x(\\d)/$1$1/gr } sort values %h",
+                ],
+            ],
+        ),
+    ];
+    let mut failures = Vec::new();
+    for (name, all_arguments) in starts {
+        let program = Program::installed(name);
+        let path = as_text(&program.path);
+        let new = format!("{path}.blocks");
+        let run = |arguments: &[&str]| {
+            let output = reorder().args(arguments).current_dir(&repository).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            (output.status.code(), text + &String::from_utf8_lossy(&output.stderr))
+        };
+        let traces = tempfile::tempdir().unwrap();
+        let folder = |number: usize| traces.path().join(number.to_string());
+        for (number, arguments) in all_arguments.iter().enumerate() {
+            let folder = folder(number);
+            let asked = ["record", "-q", "--blocks", "-o", as_text(&folder), "--", path];
+            let (status, text) = run(&[&asked[..], *arguments].concat());
+            assert_eq!(status, Some(0), "{text}");
+        }
+        // The last startup is one that no layout was made from.
+        let first = folder(0);
+        let asked = ["apply", path, "-t", as_text(&first), "--layout", "blocks", "-o", new.as_str()];
+        let (status, text) = run(&asked);
+        assert_eq!(status, Some(0), "{text}");
+        for (number, arguments) in all_arguments.iter().enumerate() {
+            let folder = folder(number);
+            let asked = ["measure", path, new.as_str(), "-t", as_text(&folder), "--agreement", "--"];
+            let (status, text) = run(&[&asked[..], *arguments].concat());
+            eprintln!("{text}");
+            if status != Some(0) {
+                failures.push(text);
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn assert_ordered(stage: &str, report: &Value) -> u64 {
     assert_eq!(report["is_ordered"], true, "{stage}: {report}");
     let number = |name: &str| report["faults"][name].as_u64().unwrap_or_else(|| panic!("{stage}: {report}"));
     let (before, after, bound) = (number("before"), number("after"), number("bound"));
-    println!("{stage}: page faults {before} before, {after} now, bound {bound}; names {}", report["names"]);
+    assert!(bound <= after && after < before, "{stage}: {report}");
     let names = &report["names"];
     let found: u64 = names["found"].as_u64().unwrap()
         + names["found_again"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();

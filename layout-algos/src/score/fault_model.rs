@@ -1,4 +1,4 @@
-//! Models of memory: which pages a fault loads.
+//! Memory models: which pages a fault loads.
 
 use super::present_pages::PresentPages;
 use super::{FaultCurve, Span};

@@ -1,4 +1,4 @@
-//! The cost of a layout: page faults of recorded runs under models of memory, and lower bounds for all layouts.
+//! The cost of a layout: page faults of recorded runs under memory models, and lower bounds for all layouts.
 //!
 //! The touch model is the same everywhere: a function that runs touches every page of its range. Pages are
 //! numbered by the true addresses, so alignment, padding and pinned neighbours count as they are.

@@ -5,7 +5,7 @@ use super::FaultModel;
 /// Which faults count, and how much earlier ones count more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Objective {
-    /// The model of memory.
+    /// The memory model.
     pub model: FaultModel,
     /// Share of the mean of the fault curve in a run's cost; the rest is the number of faults. 0 counts faults
     /// alone; with more, a fault is the cheaper the later it comes.

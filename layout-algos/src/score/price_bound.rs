@@ -177,7 +177,7 @@ impl Block {
     }
 }
 
-/// About e⁻ˣ for x ≥ 0, and 0 from 16 on; rational, hence the same on every machine.
+/// About e⁻ˣ for x ≥ 0, and 0 from 16 on; rational, hence the same on every system.
 fn fading(x: f64) -> f64 {
     let mut value = (1.0 - x / 16.0).max(0.0);
     for _ in 0..4 {

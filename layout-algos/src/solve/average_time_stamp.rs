@@ -16,7 +16,7 @@ pub struct AverageTimeStamp;
 
 impl Orderer for AverageTimeStamp {
     fn order(&self, problem: &LayoutProblem) -> FunctionOrder {
-        // Sums, products and quotients of floating-point numbers are the same on every machine.
+        // Sums, products and quotients of floating-point numbers are the same on every system.
         let mut sums = vec![(0f64, 0f64); problem.function_count()];
         for trace in problem.traces().iter() {
             for (position, function) in trace.functions.iter().enumerate() {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use reorder_base::error::{Error, Result};
 use reorder_layout::last_link::{FILE_PREFIX, LastLink, LinkOutcome};
-use reorder_report::Report;
+use reorder_report::{Report, Width};
 use serde::Serialize;
 
 use super::contents::digest_of;
@@ -42,7 +42,7 @@ struct UnorderedReport {
 impl Report for UnorderedReport {
     const COMMAND: &'static str = "link";
 
-    fn text(&self) -> String {
+    fn text(&self, _width: Width) -> String {
         format!("{}: not ordered: {}", self.output, self.reason)
     }
 }

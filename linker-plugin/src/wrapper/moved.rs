@@ -1,6 +1,6 @@
 //! Where input sections went from one link to another of the same objects.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use reorder_base::address::Address;
 use reorder_trace::link_map::LinkMap;
@@ -24,7 +24,7 @@ impl Moved {
     /// Pairs input sections of the same object and name, in the order in which the maps list them.
     #[must_use]
     pub fn between(old: &LinkMap<'_>, new: &LinkMap<'_>) -> Self {
-        let mut places: HashMap<_, VecDeque<u64>> = HashMap::new();
+        let mut places: BTreeMap<_, VecDeque<u64>> = BTreeMap::new();
         for section in &new.sections {
             let key = (stable_object_name(section.object), section.name, section.size);
             places.entry(key).or_default().push_back(section.address.0);
@@ -39,7 +39,7 @@ impl Moved {
             }
         }
         // Link-time optimisation names its objects after the output, which is another file in a trial.
-        let mut unpaired: HashMap<_, Vec<u64>> = HashMap::new();
+        let mut unpaired: BTreeMap<_, Vec<u64>> = BTreeMap::new();
         for ((_, name, size), places) in places {
             unpaired.entry((name, size)).or_default().extend(places);
         }

@@ -199,8 +199,7 @@ impl StartSpans {
             let plus = |sum: u64, value: u64| sum.saturating_add(value.saturating_mul(*weight));
             sum.bound = plus(sum.bound, lower_bound(touched_bytes(before), model));
             sum.before = plus(sum.before, model.faults(before.iter().copied()).total());
-            sum.after =
-                sum.after.zip(after).map(|(sum, after)| plus(sum, model.faults(after.into_iter()).total()));
+            sum.after = sum.after.zip(after).map(|(sum, after)| plus(sum, model.faults(after).total()));
         }
         sum
     }

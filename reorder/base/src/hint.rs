@@ -60,6 +60,8 @@ pub enum Hint {
         /// Whether the traces may be of this program under another path: then names of functions find it.
         may_use_names: bool,
     },
+    /// Compare pages, where one read of the disk brings in too much to compare faults.
+    PagesInPlaceOfFaults,
     /// Merge samples of traces that the same seed drew.
     MergeSeed(u64),
     /// Merge samples of traces that were drawn from the same groups.

@@ -150,13 +150,25 @@ pub struct PieceTrace {
     pub pieces: Vec<u32>,
 }
 
-/// Orders pieces of code of these `sizes`, in bytes, that are copied one after the other; gives their numbers. Pieces that no
-/// trace needs come last.
+/// A piece of code that is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Bytes.
+    pub size: u64,
+    /// What it is aligned to, a power of two.
+    pub alignment: u32,
+}
+
+/// Orders `pieces` of code that are copied one after the other; gives their numbers. Pieces that no trace needs come last.
 ///
 /// # Errors
 /// Traces that name unknown pieces or one piece twice.
-pub fn lay_out_pieces(sizes: Vec<u64>, traces: &[PieceTrace], request: &LayoutRequest) -> Result<Vec<usize>> {
-    let problem = problem::problem_of_pieces(sizes, traces, request)?;
+pub fn lay_out_pieces(
+    pieces: &[Piece],
+    traces: &[PieceTrace],
+    request: &LayoutRequest,
+) -> Result<Vec<usize>> {
+    let problem = problem::problem_of_pieces(pieces, traces, request)?;
     Ok(order_of(&problem, request).iter().map(|piece| piece.index()).collect())
 }
 

@@ -175,7 +175,7 @@ impl<'data> OpenedImage<'data> {
         }
     }
 
-    /// The default models of memory for its simulation.
+    /// The default memory models for its simulation.
     #[must_use]
     pub fn default_models(&self) -> Vec<MemoryModel> {
         match self {

@@ -6,7 +6,7 @@ use layout_algos::ids::FunctionId;
 use layout_algos::problem::{LayoutProblem, ProblemError, Trace};
 use layout_algos::score::Span;
 
-use super::{LayoutRequest, PieceTrace, checked_count, to_id};
+use super::{LayoutRequest, Piece, PieceTrace, checked_count, to_id};
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
@@ -134,16 +134,18 @@ pub(super) fn problem_of(
     }
 }
 
-/// The problem of ordering pieces of these sizes that follow each other without padding.
+/// The problem of ordering `pieces` that follow each other, with padding as far as their alignment asks.
 ///
 /// # Errors
-/// Traces that name pieces outside of `sizes` or one piece twice.
+/// Traces that name pieces outside of `pieces` or one piece twice.
 pub(super) fn problem_of_pieces(
-    sizes: Vec<u64>,
+    pieces: &[Piece],
     traces: &[PieceTrace],
     request: &LayoutRequest,
 ) -> Result<LayoutProblem> {
-    let count = checked_count(sizes.len())?;
+    checked_count(pieces.len())?;
+    let sizes = pieces.iter().map(|piece| piece.size).collect();
+    let alignments = pieces.iter().map(|piece| piece.alignment).collect();
     let traces: Vec<Trace> = traces
         .iter()
         .filter(|trace| trace.weight > 0)
@@ -153,7 +155,7 @@ pub(super) fn problem_of_pieces(
         })
         .collect();
     LayoutProblem::new(sizes, &traces)
-        .and_then(|problem| problem.with_alignments(vec![1; count as usize]))
+        .and_then(|problem| problem.with_alignments(alignments))
         .and_then(|problem| problem.with_objective(request.objective()))
         .map_err(unusable)
 }

@@ -9,7 +9,7 @@ use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
-use reorder_layout::{LayoutRequest, Memory, PieceTrace, Strategy, lay_out_pieces};
+use reorder_layout::{LayoutRequest, Memory, Piece, PieceTrace, Strategy, lay_out_pieces};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::{with_fragments, with_random_fragments};
@@ -111,7 +111,9 @@ fn union<'ranges>(ranges: impl Iterator<Item = &'ranges Range<Address>>) -> Vec<
 
 /// The order of the candidates.
 fn order(candidates: &[Candidate], executed: &[Executed], request: &LayoutRequest) -> Result<Vec<usize>> {
-    let sizes = candidates.iter().map(|candidate| u64::from(candidate.size)).collect();
+    let piece =
+        |candidate: &Candidate| Piece { size: u64::from(candidate.size), alignment: candidate.alignment };
+    let pieces: Vec<Piece> = candidates.iter().map(piece).collect();
     let mut by_start: Vec<(Address, u32)> =
         candidates.iter().zip(0..).map(|(candidate, number)| (candidate.range.start, number)).collect();
     by_start.sort_unstable();
@@ -133,7 +135,7 @@ fn order(candidates: &[Candidate], executed: &[Executed], request: &LayoutReques
             PieceTrace { weight: executed.weight, pieces }
         })
         .collect();
-    lay_out_pieces(sizes, &traces, request)
+    lay_out_pieces(&pieces, &traces, request)
 }
 
 #[cfg(test)]

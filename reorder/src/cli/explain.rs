@@ -85,7 +85,8 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
         Some(file) => Some(References::extract(file, &functions).map_err(in_image)?.graph),
         None => None,
     };
-    let moves = arguments.scenarios.moves(path, &bytes, arguments.new.as_deref())?;
+    let new = arguments.scenarios.new_image(path, &bytes, arguments.new.as_deref())?;
+    let moves = new.map(|new| new.moves);
     let executed = image.executed(&starts.traces.traces, &functions);
     let new = match (arguments.new.as_ref().zip(moves.as_ref()), &analysis) {
         (Some((new, moves)), _) => {

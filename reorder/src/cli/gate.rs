@@ -44,7 +44,7 @@ Exit status: 0 within all limits, 1 a finding, 2 could not run.";
 
 /// Fail if startup touches more pages, or the image grows or compresses worse, than the baseline allows
 ///
-/// Everything is computed from the files, so the verdict is the same on every machine. Without limits in reorder.toml, page
+/// Everything is computed from the files, so the verdict is the same on every system. Without limits in reorder.toml, page
 /// faults may grow by 1 %, sizes by 1 % or 256 bytes, and the coverage of the traces may fall by 2 percentage points.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]

@@ -182,7 +182,7 @@ fn optimize(
         let names = ImageNames::of(&arguments.image, Some(output));
         let starts: Vec<_> = starts.iter().map(|start| (start.shown.as_str(), &start.traces)).collect();
         let moves = recover_moves(bytes, &applied.bytes)?;
-        files.push(pending_page(page, &names, bytes, &functions.table, &starts, &moves)?);
+        files.push(pending_page(page, &names, bytes, &functions.table, &starts, (&applied.bytes, &moves))?);
     }
     let checked = check_runs(arguments, context, [bytes, &applied.bytes], output, (&starts, &stop))?;
     let measured = measure_moved(arguments, context, &applied.bytes, output, (&starts, &stop))?;

@@ -15,7 +15,7 @@ use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::memory;
-use reorder_layout::simulate::{ImageNames, simulate};
+use reorder_layout::simulate::{ImageNames, Placement, simulate};
 use reorder_layout::{LayoutRequest, Room, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::elf::apply;
@@ -205,6 +205,7 @@ impl Recorded<'_> {
     fn simulated(&self, applied: Applied, needed: usize, context: &Context) -> Result<LaidOut> {
         let phase = context.talk.phase("simulate", 0);
         let moves = recover_moves(self.file.bytes, &applied.bytes)?;
+        let placement = Placement::of_elf(self.file, &applied.bytes, &moves)?;
         let models = memory::default_for_elf();
         let simulated = self.starts.iter().map(|start| {
             let names = ImageNames { old: start.shown.clone(), new: None };
@@ -215,7 +216,7 @@ impl Recorded<'_> {
                 functions,
                 &start.traces,
                 executed.as_ref(),
-                Some(&moves),
+                Some(&placement),
                 models.get(..1).unwrap_or_default(),
             ))
         });

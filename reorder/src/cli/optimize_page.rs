@@ -8,7 +8,7 @@ use reorder_image::functions::FunctionTable;
 use reorder_layout::memory;
 use reorder_layout::opened::OpenedImage;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::ImageNames;
+use reorder_layout::simulate::{ImageNames, Placement};
 use reorder_system::write::Pending;
 use reorder_trace::{Coverage, ResolvedTraces};
 use reorder_verify::AddressMoves;
@@ -23,7 +23,7 @@ pub(super) fn pending_page(
     bytes: &[u8],
     functions: &FunctionTable<'_>,
     starts: &[(&str, &ResolvedTraces)],
-    moves: &AddressMoves,
+    (new, moves): (&[u8], &AddressMoves),
 ) -> Result<Pending> {
     let image = OpenedImage::parse(bytes, None)?;
     let mut coverage = Coverage::default();
@@ -39,7 +39,7 @@ pub(super) fn pending_page(
         functions,
         scenarios: &scenarios,
         coverage: &coverage,
-        moves: Some(moves),
+        placement: Some(&Placement::of_image(&image, new, moves)?),
         models: &memory::default_for_elf(),
     })?;
     Pending::whole(place, &document.0)

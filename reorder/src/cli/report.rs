@@ -80,8 +80,9 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let new = arguments.new.as_deref();
-    let moves = arguments.scenarios.moves(path, &bytes, new)?;
-    if moves.as_ref().is_some_and(|moves| !moves.copies().is_empty()) {
+    let new_image = arguments.scenarios.new_image(path, &bytes, new)?;
+    let placement = new_image.as_ref().map(|new| new.placement(&image)).transpose()?;
+    if placement.as_ref().is_some_and(|placement| !placement.moves().copies().is_empty()) {
         let cause = "the page map shows the functions where they are, and NEW runs copies of them: its curves and totals count these";
         context
             .talk
@@ -95,7 +96,7 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
         functions: &functions,
         scenarios: &scenarios,
         coverage: &starts.traces.coverage,
-        moves: moves.as_ref(),
+        placement: placement.as_ref(),
         models: &models,
     })?;
     whole(&arguments.output, &document.0)?;

@@ -95,24 +95,28 @@ pub(super) fn run(arguments: &ReportArguments, directory: &Path, context: &Conte
             }
             Err(error) => return Err(error),
         };
-        let moves = scenarios.moves(&member.old, &member.bytes, Some(member.new.as_path()))?;
+        let new_image = scenarios.new_image(&member.old, &member.bytes, Some(member.new.as_path()))?;
         let models = scenarios.models(None, image, &configured)?;
-        images.push((*member, image, functions, starts, moves, models));
+        images.push((*member, image, functions, starts, new_image, models));
     }
     let groups: Vec<_> =
         images.iter().map(|(.., starts, _, _)| starts.sources.group(&starts.traces)).collect();
     let names: Vec<ImageNames> =
         images.iter().map(|(member, ..)| ImageNames::of(&member.old, Some(member.new.as_path()))).collect();
+    let placements = images
+        .iter()
+        .map(|(_, image, _, _, new, _)| new.as_ref().map(|new| new.placement(image)).transpose())
+        .collect::<Result<Vec<_>>>()?;
     let requests: Vec<PageRequest<'_>> = images
         .iter()
-        .zip(groups.iter().zip(&names))
-        .map(|((_, image, functions, starts, moves, models), (scenarios, names))| PageRequest {
+        .zip(groups.iter().zip(&names).zip(&placements))
+        .map(|((_, image, functions, starts, _, models), ((scenarios, names), placement))| PageRequest {
             names,
             image,
             functions,
             scenarios,
             coverage: &starts.traces.coverage,
-            moves: moves.as_ref(),
+            placement: placement.as_ref(),
             models,
         })
         .collect();

@@ -13,7 +13,8 @@ use reorder_layout::configuration::{ConfigurationFile, Document};
 use reorder_layout::memory::{self, MemoryModel};
 use reorder_layout::opened::OpenedImage;
 use reorder_layout::scenario::ScenarioSources;
-use reorder_system::mapped::map_image;
+use reorder_layout::simulate::Placement;
+use reorder_system::mapped::{MappedImage, map_image};
 use reorder_trace::{ResolvedTraces, TraceFiles};
 use reorder_verify::{AddressMoves, recover_moves_for};
 
@@ -84,6 +85,24 @@ pub struct Starts {
     pub sources: ScenarioSources,
 }
 
+/// An image that was made from another one.
+pub struct NewImage {
+    path: PathBuf,
+    bytes: MappedImage,
+    /// Where code of the other one is in it.
+    pub moves: AddressMoves,
+}
+
+impl NewImage {
+    /// Where code of `old` runs in it.
+    ///
+    /// # Errors
+    /// Damaged tables.
+    pub fn placement<'image>(&'image self, old: &'image OpenedImage<'image>) -> Result<Placement<'image>> {
+        Placement::of_image(old, &self.bytes, &self.moves).map_err(|error| error.in_file(&self.path))
+    }
+}
+
 impl ScenariosInput {
     /// Reads `reorder.toml`, if there is one.
     ///
@@ -101,18 +120,21 @@ impl ScenariosInput {
         OpenedImage::parse(bytes, self.architecture.as_deref()).map_err(|error| error.in_file(path))
     }
 
-    /// Where the functions of that image are in the image at `new`, if there is one.
+    /// The image at `new`, if there is one, and where the functions of that image are in it.
     ///
     /// # Errors
     /// An unreadable file at `new`, or one that is not the same image with functions moved.
-    pub fn moves(&self, path: &Path, bytes: &[u8], new: Option<&Path>) -> Result<Option<AddressMoves>> {
-        let recovered = |new| {
-            recover_moves_for(bytes, &map_image(new)?, self.architecture.as_deref()).map_err(|error| {
+    pub fn new_image(&self, path: &Path, bytes: &[u8], new: Option<&Path>) -> Result<Option<NewImage>> {
+        let opened = |new| {
+            let new_bytes = map_image(new)?;
+            let moves = recover_moves_for(bytes, &new_bytes, self.architecture.as_deref());
+            let moves = moves.map_err(|error| {
                 let hint = format!("give an image that `reorder apply` made from {}", path.display());
                 error.in_file(new).with_hint(hint)
-            })
+            })?;
+            Ok(NewImage { path: new.to_owned(), bytes: new_bytes, moves })
         };
-        new.map(recovered).transpose()
+        new.map(opened).transpose()
     }
 
     /// The scenarios and the memory models that flags name.

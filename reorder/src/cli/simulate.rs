@@ -44,8 +44,8 @@ pub fn run(arguments: &SimulateArguments, context: &Context) -> Result<ExitStatu
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let new = arguments.new.as_deref();
     let names = ImageNames::of(path, new);
-    let moves = match arguments.scenarios.moves(path, &bytes, new) {
-        Ok(moves) => moves,
+    let new_image = match arguments.scenarios.new_image(path, &bytes, new) {
+        Ok(new_image) => new_image,
         Err(error) => {
             let other =
                 new.map(|new| other_build(arguments, new, &functions, &starts.traces)).transpose()?.flatten();
@@ -55,13 +55,14 @@ pub fn run(arguments: &SimulateArguments, context: &Context) -> Result<ExitStatu
             return Ok(ExitStatus::Success);
         }
     };
+    let placement = new_image.as_ref().map(|new| new.placement(&image)).transpose()?;
     let executed = image.executed(&starts.traces.traces, &functions);
     context.print(&simulate(
         names,
         &functions,
         &starts.traces,
         executed.as_ref(),
-        moves.as_ref(),
+        placement.as_ref(),
         &models,
     ))?;
     Ok(ExitStatus::Success)

@@ -99,7 +99,7 @@ pub(super) fn columns(request: &PageRequest<'_>, results: Results, pins: PinnedF
         end = start.wrapping_add(size as i64);
         difference
     };
-    let new_starts = request.moves.map(|moves| {
+    let new_starts = request.moves().map(|moves| {
         let moved = functions.iter().map(|(_, function)| (moves.map(function.start).0, function.size()));
         moved.map(|(start, size)| new_start(distance(start), size)).collect()
     });

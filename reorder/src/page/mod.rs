@@ -31,7 +31,7 @@ use reorder_base::error::Result;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::opened::OpenedImage;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{ImageNames, MemoryModel};
+use reorder_layout::simulate::{ImageNames, MemoryModel, Placement};
 use reorder_trace::Coverage;
 use reorder_verify::AddressMoves;
 
@@ -49,12 +49,16 @@ pub struct PageRequest<'run> {
     /// The coverage of the traces.
     pub coverage: &'run Coverage,
     /// Where the functions are in the second image, if there is one.
-    pub moves: Option<&'run AddressMoves>,
+    pub placement: Option<&'run Placement<'run>>,
     /// The memory models; at least one.
     pub models: &'run [MemoryModel],
 }
 
 impl PageRequest<'_> {
+    fn moves(&self) -> Option<&AddressMoves> {
+        self.placement.map(Placement::moves)
+    }
+
     fn text(&self) -> Vec<Range<Address>> {
         self.image.text()
     }

@@ -181,10 +181,10 @@ pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &Pin
         text_bytes: request.text().iter().map(|range| range.end.distance_from(range.start)).sum(),
         functions: functions.len() as u64,
         functions_run: results.all.order.len() as u64,
-        functions_moved: request.moves.map(|moves| {
+        functions_moved: request.moves().map(|moves| {
             functions.iter().filter(|(_, function)| is_moved(moves, function.start)).count() as u64
         }),
-        functions_kept: request.moves.zip(pins.as_ref().ok()).map(|(moves, pins)| {
+        functions_kept: request.moves().zip(pins.as_ref().ok()).map(|(moves, pins)| {
             let is_pinned = |index| pins.binary_search_by_key(&index, |(pinned, _)| *pinned).is_ok();
             let is_kept = |(index, function): &(FunctionIndex, &reorder_image::functions::Function)| {
                 !is_moved(moves, function.start) && !is_pinned(*index)

@@ -27,7 +27,7 @@ pub mod report;
 mod unchanged;
 
 pub use moves::{AddressMoves, Move};
-pub use placed_copies::PlacedCopy;
+pub use placed_copies::{PlacedCopy, PlacedTable};
 pub use report::{Check, CheckSummary, Difference, VerifyReport};
 
 use reorder_base::address::Address;

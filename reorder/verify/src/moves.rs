@@ -8,7 +8,7 @@ use reorder_base::address::{Address, NewAddress};
 use reorder_base::address_index::AddressIndex;
 use reorder_base::error::{Error, Result};
 
-use crate::placed_copies::{PlacedCopies, PlacedCopy};
+use crate::placed_copies::{PlacedCopies, PlacedCopy, PlacedTable};
 
 /// A function range, or several that overlap, and where it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +56,8 @@ pub struct AddressMoves {
     new_index: AddressIndex,
     /// Code that has a copy besides.
     copies: PlacedCopies,
+    /// Jump tables that have a copy besides, by their originals.
+    copied_tables: Vec<PlacedTable>,
 }
 
 impl AddressMoves {
@@ -143,14 +145,20 @@ impl AddressMoves {
         self.by_new_start.iter().map(|&at| &self.moves[at as usize])
     }
 
-    /// The same with copies of code.
-    pub(crate) fn with_copies(self, copies: Vec<PlacedCopy>) -> Self {
-        Self { copies: PlacedCopies::new(copies), ..self }
+    /// The same with copies of code and of jump tables.
+    pub(crate) fn with_copies(self, copies: Vec<PlacedCopy>, mut copied_tables: Vec<PlacedTable>) -> Self {
+        copied_tables.sort_unstable();
+        Self { copies: PlacedCopies::new(copies), copied_tables, ..self }
     }
 
     /// The copies of code in the new image, by the places of their originals.
     pub fn copies(&self) -> &[PlacedCopy] {
         self.copies.as_slice()
+    }
+
+    /// The copies of jump tables in the new image, by the places of their originals.
+    pub fn copied_tables(&self) -> &[PlacedTable] {
+        &self.copied_tables
     }
 
     /// Where `size` bytes of one function at `start` of the old image run in the new one: in their copies, and where they went
@@ -191,7 +199,14 @@ impl AddressMoves {
         }
         let index = AddressIndex::new(moves.iter().map(|range| range.old_start.0));
         let new_index = AddressIndex::new(by_new_start.iter().map(|&at| moves[at as usize].new_start.0));
-        Ok(Self { moves, by_new_start, index, new_index, copies: PlacedCopies::default() })
+        Ok(Self {
+            moves,
+            by_new_start,
+            index,
+            new_index,
+            copies: PlacedCopies::default(),
+            copied_tables: Vec::new(),
+        })
     }
 }
 

@@ -37,6 +37,17 @@ impl PlacedCopy {
     }
 }
 
+/// A jump table and its copy, both in the new image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlacedTable {
+    /// First byte of the original.
+    pub original: NewAddress,
+    /// First byte of the copy.
+    pub copy: NewAddress,
+    /// Bytes of either.
+    pub size: u64,
+}
+
 /// Copies by the places of their originals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlacedCopies(Vec<PlacedCopy>);

@@ -3,6 +3,7 @@
 use reorder_base::error::Error;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
+use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::with_random_fragments;
 use reorder_relocate::debug::DebugPolicy;
@@ -25,7 +26,8 @@ fn copy(case: &Case) -> Result<(), Error> {
     let functions = ElfFunctions::collect(&file)?;
     let unmoved = Applied::unmoved(&file, &functions.table);
     let in_place = |candidates: &[_]| Ok((0..candidates.len()).collect());
-    let applied = with_random_fragments(unmoved, u64::from(case.seed), DebugPolicy::Update, in_place)?;
+    let options = RelocateOptions { debug: DebugPolicy::Update, ..RelocateOptions::default() };
+    let applied = with_random_fragments(unmoved, u64::from(case.seed), options, in_place)?;
     if applied.bytes != bytes {
         let report =
             verify(bytes, &applied.bytes, VerifyOptions::default()).expect("the input was read before");

@@ -8,7 +8,7 @@
 //! After: Hoag, Lee, Mestre, Pupyrev, "Optimizing Function Layout for Mobile Applications" (LCTES 2023), and
 //! Dhulipala et al., "Compressing Graphs and Indexes with Recursive Graph Bisection" (KDD 2016). It differs in
 //! the gain of an exchange (see [`gain`]), in prefixes by bytes, and in integer arithmetic throughout, which
-//! makes the result the same on every machine.
+//! makes the result the same on every system.
 
 mod bisection;
 mod gain;

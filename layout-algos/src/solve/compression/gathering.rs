@@ -14,9 +14,9 @@ use crate::problem::LayoutProblem;
 /// Which functions are worth moving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Strictness {
-    /// Shorter ones stay.
+    /// Functions with fewer bytes stay.
     pub(super) least_bytes: u64,
-    /// Share of the content that it must have in common with the function it moves to.
+    /// The share of its content that a function must have in common with the one it moves to.
     pub(super) least_percent: u32,
 }
 

@@ -3,14 +3,14 @@
 //! Takes the fingerprints; gives pairs of functions with the number of hashes they share. Comparing all with all would be
 //! too slow: each function's smallest hashes, after a mixing step that makes them a random sample, are its
 //! sketch, and only functions with a common hash in their sketches are compared (Broder, "On the resemblance and
-//! containment of documents", 1997). Functions that share most of their content nearly always have one.
+//! containment of documents", 1997). Functions that share most of their content nearly always have a common hash.
 
 use rayon::prelude::*;
 
 use crate::ids::FunctionId;
 use crate::problem::Rows;
 
-/// Hashes in a sketch: two functions that share half of their content miss each other once in some hundred times.
+/// Hashes in a sketch: two functions that share half of their content have no common hash in about one of a hundred cases.
 const SKETCH: usize = 8;
 
 /// Each function is compared with this many that have a hash of its sketch and are before it in link order.

@@ -1,9 +1,9 @@
 //! Binary logarithms of integers in single precision.
 //!
 //! LLVM rounds the double-precision logarithm of the C library. Libraries differ in the last bit, so here the
-//! logarithm is computed in integers to more bits than a double has at these magnitudes would keep, then rounded.
+//! logarithm is computed in integers, to more bits than a double keeps at these magnitudes, and then rounded.
 
-/// Fractional bits that are computed; a single has at most 24 bits in all.
+/// Fractional bits that are computed; a number of single precision has 24 bits in all.
 const FRACTION_BITS: u32 = 48;
 
 /// log₂ of the numbers from 1 up to a limit.

@@ -2,6 +2,7 @@
 
 pub mod aarch64;
 pub mod aarch64_gap;
+pub mod control;
 pub mod gap;
 pub mod padding;
 pub mod sums;

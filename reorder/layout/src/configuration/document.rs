@@ -35,7 +35,7 @@ pub struct Document {
     /// Scenarios, by name.
     #[serde(default)]
     pub scenario: BTreeMap<String, ScenarioTable>,
-    /// Models of memory, by name.
+    /// Memory models, by name.
     #[serde(default)]
     pub model: BTreeMap<String, ModelTable>,
     /// What `reorder gate` does.
@@ -73,7 +73,7 @@ pub struct ScenarioTable {
     pub limits: BTreeMap<String, LimitValue>,
 }
 
-/// A model of memory.
+/// A memory model.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ModelTable {
@@ -95,7 +95,7 @@ pub struct GateTable {
     pub image: Option<PathBuf>,
     /// Where the baseline is.
     pub baseline: Option<PathBuf>,
-    /// Names of the models of memory.
+    /// Names of the memory models.
     pub models: Option<Vec<String>>,
     /// Names of compressors: gzip, zstd, xz, brotli, and of each in blocks of this many KiB `zstd.64k`; an empty list for no
     /// compressed sizes.
@@ -155,7 +155,7 @@ const MAX_UNIT: u64 = 1 << 30;
 const MIN_PAGE: u64 = 256;
 
 impl Document {
-    /// The repository's own models of memory.
+    /// The repository's own memory models.
     ///
     /// # Errors
     /// Sizes that are no powers of two, or that do not fit together.

@@ -4,8 +4,12 @@
 //! No program is run. A function that runs is taken to touch all of its pages, unless the trace has its basic blocks: then
 //! those of the executed ones, or of their copies. Pages are those of the true addresses.
 
+mod bounds;
+mod control;
 mod curve;
+mod entries;
 mod other_build;
+mod placement;
 mod report;
 mod size_changes;
 #[cfg(test)]
@@ -16,16 +20,18 @@ use std::path::Path;
 
 use layout_algos::score::{FaultCurve, Span, lower_bound, touched_bytes};
 
+use bounds::Pieces;
+
 pub use crate::memory::MemoryModel;
 pub use curve::CurvePoint;
 pub use other_build::{OtherBuild, simulate_builds};
+pub use placement::Placement;
 pub use report::{BuildPairs, Faults, Simulation, TraceFaults};
 pub use size_changes::{SizeChange, SizeChanges};
 pub use touched::{Touched, block_span, placed, touched_pages};
 
 use reorder_image::functions::FunctionTable;
 use reorder_trace::{ExecutedBlocks, ResolvedTrace, ResolvedTraces};
-use reorder_verify::AddressMoves;
 
 /// What the two images are called in the report.
 #[derive(Clone, Debug)]
@@ -44,7 +50,7 @@ impl ImageNames {
     }
 }
 
-/// Simulates all traces under `models` in the old image and, when `moves` gives the new addresses, in the new one. `executed`
+/// Simulates all traces under `models` in the old image and, with a `placement`, in the new one. `executed`
 /// has the executed blocks of the traces; without it, functions count whole.
 ///
 /// Trace `weight`s count in the totals: a trace of weight 3 counts like three equal ones.
@@ -54,16 +60,25 @@ pub fn simulate(
     functions: &FunctionTable<'_>,
     traces: &ResolvedTraces,
     executed: Option<&ExecutedBlocks>,
-    moves: Option<&AddressMoves>,
+    placement: Option<&Placement<'_>>,
     models: &[MemoryModel],
 ) -> Simulation {
-    let simulated = |(number, trace): (usize, &ResolvedTrace)| {
-        let touched = Touched::of(functions, trace, executed.map(|executed| (executed, number)), moves);
-        simulate_trace(functions, trace, &touched, models)
+    let touched = |(number, trace): (usize, &ResolvedTrace)| {
+        Touched::of(functions, trace, executed.map(|executed| (executed, number)), placement)
     };
-    let traces: Vec<TraceFaults> = traces.traces.iter().enumerate().map(simulated).collect();
-    let totals = models.iter().enumerate().map(|(index, model)| total(model, index, &traces)).collect();
-    Simulation { image: names.old, new_image: names.new, other_build: None, totals, traces }
+    let touched: Vec<Touched> = traces.traces.iter().enumerate().map(touched).collect();
+    let simulated = |(trace, touched)| simulate_trace(functions, trace, touched, models);
+    let faults: Vec<TraceFaults> = traces.traces.iter().zip(&touched).map(simulated).collect();
+    let pieces = Pieces::of(functions, &traces.traces, &touched, placement);
+    let total = |(index, model)| {
+        let mut total = total(model, index, &faults);
+        total.lower_bound_faults = total.lower_bound_faults.max(pieces.functions_bound(model.model));
+        total.block_bound_faults =
+            total.block_bound_faults.map(|bound| bound.max(pieces.blocks_bound(model.model)));
+        total
+    };
+    let totals = models.iter().enumerate().map(total).collect();
+    Simulation { image: names.old, new_image: names.new, other_build: None, totals, traces: faults }
 }
 
 fn simulate_trace(

@@ -61,9 +61,10 @@ pub struct Faults {
     /// Its description.
     #[serde(skip)]
     pub title: String,
-    /// No layout of whole functions has fewer faults, if all of their bytes are touched.
+    /// No layout of whole functions has fewer faults, if all of their bytes are touched. Of all traces together: no single layout
+    /// has fewer in the sum.
     pub lower_bound_faults: u64,
-    /// No layout of the executed blocks has fewer faults; absent where functions count whole.
+    /// The same of the executed blocks, each of which may go anywhere; absent where functions count whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_bound_faults: Option<u64>,
     /// Faults in the image.

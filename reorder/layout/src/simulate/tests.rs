@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use super::{ImageNames, Simulation, simulate};
+use super::{ImageNames, Placement, Simulation, simulate};
 use crate::memory::default_for_elf;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
@@ -81,8 +81,14 @@ fn bringing_functions_together_saves_the_second_page() {
     let new = with_exchanged(&bytes, &functions, b"pair", b"far");
     let moves = recover_moves(&bytes, &new).expect("only symbols moved");
     let traces = traces(&[(1, &ran), (3, &ran[..1])]);
-    let simulation =
-        simulate(names(Some("new")), &functions.table, &traces, None, Some(&moves), &default_for_elf());
+    let simulation = simulate(
+        names(Some("new")),
+        &functions.table,
+        &traces,
+        None,
+        Some(&Placement::moved(&moves)),
+        &default_for_elf(),
+    );
     // Once both functions, three times the first one: 2 + 3 faults become 1 + 3 under every model.
     assert_eq!(faults_of(&simulation), [(4, 5, Some(4)); 4]);
     assert_eq!(simulation.totals[0].fewer_percent.map(f64::round), Some(20.0));
@@ -131,7 +137,7 @@ fn an_image_compared_with_itself_changes_nothing() {
         &functions,
         &traces(&[(2, &all)]),
         None,
-        Some(&moves),
+        Some(&Placement::moved(&moves)),
         &default_for_elf(),
     );
     for total in &simulation.totals {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use layout_algos::score::Span;
 
+use super::placement::Placement;
 use super::spans;
 use crate::memory::MemoryModel;
 use reorder_base::address::Address;
@@ -35,26 +36,39 @@ impl Touched {
         functions: &FunctionTable<'_>,
         trace: &ResolvedTrace,
         executed: Option<(&ExecutedBlocks, usize)>,
-        moves: Option<&AddressMoves>,
+        placement: Option<&Placement<'_>>,
     ) -> Self {
         let executed = executed.filter(|_| !trace.blocks.is_empty());
         let blocks = executed.and_then(|(executed, number)| executed.traces.get(number));
         let times = executed.and_then(|(executed, number)| executed.nanoseconds.get(number));
-        let old = match blocks {
-            Some(blocks) => blocks.iter().map(|block| block_span(functions, block)).collect(),
-            None => spans(functions, trace),
-        };
+        let old = Self::spans(functions, trace, blocks.map(Vec::as_slice));
         let mut new_counts = Vec::new();
-        let new = moves.map(|moves| {
+        let new = placement.map(|placement| {
             let mut new = Vec::with_capacity(old.len());
-            for span in &old {
-                new.extend(placed(*span, moves));
+            let places = match blocks {
+                Some(blocks) => placement.of_blocks(functions, blocks),
+                None => placement.of_spans(&old),
+            };
+            for places in places {
+                new.extend(places);
                 new_counts.push(new.len());
             }
             new
         });
         let nanoseconds = times.unwrap_or(&trace.nanoseconds).clone();
         Self { old, new, new_counts, nanoseconds, is_by_block: blocks.is_some() }
+    }
+
+    /// Where the executed code is in the image of the trace.
+    fn spans(
+        functions: &FunctionTable<'_>,
+        trace: &ResolvedTrace,
+        blocks: Option<&[ExecutedBlock]>,
+    ) -> Vec<Span> {
+        match blocks {
+            Some(blocks) => blocks.iter().map(|block| block_span(functions, block)).collect(),
+            None => spans(functions, trace),
+        }
     }
 
     /// Faults of the new image under `model` after each span of `old`.
@@ -75,33 +89,35 @@ pub fn block_span(functions: &FunctionTable<'_>, block: &ExecutedBlock) -> Span 
     Span { start, end: start.saturating_add(u64::from(block.size)) }
 }
 
-/// Where code of one function that was at `span` runs in the new image.
+/// Where code of one function that was at `span` is in the new image, of which its copies are a part.
 pub fn placed(span: Span, moves: &AddressMoves) -> impl Iterator<Item = Span> {
     let places = moves.places(Address(span.start), span.end.saturating_sub(span.start));
     places.into_iter().map(|place| Span { start: place.start.0, end: place.end.0 })
 }
 
 /// The pages of `page_bytes` that `trace` touches, by first address, each with the functions of the old image whose code is on
-/// it; in the new image where `moves` leads to one. `blocks` are the executed blocks of the trace; without them, functions count
+/// it; in the new image where `placement` leads to one. `blocks` are the executed blocks of the trace; without them, functions count
 /// whole.
 #[must_use]
 pub fn touched_pages(
     functions: &FunctionTable<'_>,
     trace: &ResolvedTrace,
     blocks: Option<&[ExecutedBlock]>,
-    moves: Option<&AddressMoves>,
+    placement: Option<&Placement<'_>>,
     page_bytes: u64,
 ) -> BTreeMap<Address, Vec<FunctionIndex>> {
-    let code: Vec<(FunctionIndex, Span)> = match blocks {
-        Some(blocks) => blocks.iter().map(|block| (block.function, block_span(functions, block))).collect(),
-        None => trace.functions.iter().copied().zip(spans(functions, trace)).collect(),
+    let touched = Touched::spans(functions, trace, blocks);
+    let ran: Vec<FunctionIndex> = match blocks {
+        Some(blocks) => blocks.iter().map(|block| block.function).collect(),
+        None => trace.functions.clone(),
+    };
+    let places = match (placement, blocks) {
+        (Some(placement), Some(blocks)) => placement.of_blocks(functions, blocks),
+        (Some(placement), None) => placement.of_spans(&touched),
+        (None, _) => touched.into_iter().map(|span| vec![span]).collect(),
     };
     let mut pages: BTreeMap<Address, Vec<FunctionIndex>> = BTreeMap::new();
-    for (function, span) in code {
-        let places = match moves {
-            Some(moves) => placed(span, moves).collect(),
-            None => vec![span],
-        };
+    for (function, places) in ran.into_iter().zip(places) {
         for place in places.iter().filter(|place| place.start < place.end) {
             for page in place.start / page_bytes..place.end.div_ceil(page_bytes) {
                 let on_page = pages.entry(Address(page.saturating_mul(page_bytes))).or_default();

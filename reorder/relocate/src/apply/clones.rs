@@ -155,7 +155,7 @@ fn with_copies<'ran>(
         let (wanted, parts) = wanted(&functions.table);
         let candidates =
             Candidates::find(&file, &functions, &analysis, &wanted, (parts, options.relocations))?;
-        let order = lay_out(&candidates.candidates(&file))?;
+        let order = lay_out(&candidates.candidates(&file, &analysis))?;
         copy(&file, &functions, &analysis, candidates, options.debug, order)?
     };
     summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));

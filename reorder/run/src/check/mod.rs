@@ -46,7 +46,7 @@ pub struct CheckRequest<'run> {
 /// How often the original is run again where the result differs.
 const FURTHER_RUNS: usize = 5;
 
-/// The time limit of the result is extended by this many times the original's longest run: a busy machine is no hang.
+/// The time limit of the result is extended by this many times the original's longest run: a busy system is no hang.
 const PATIENCE: u32 = 10;
 
 /// Runs original and result with `arguments`; messages show them as `shown`.

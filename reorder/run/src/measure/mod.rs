@@ -6,7 +6,7 @@
 //!
 //! Only the program's own file is made cold; its libraries stay as they are, for both alike. Some rounds start each
 //! program twice: once normally, and once page by page, to see the 4 KiB text pages that it touches itself.
-//! That count does not depend on read-ahead and fault-around, so it compares layouts on any machine.
+//! That count does not depend on read-ahead and fault-around, so it compares layouts on any system.
 //! Pages that only a child touches do not count.
 
 pub mod agreement;
@@ -163,7 +163,7 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
     }
     let mut unknowns = Unknowns::default();
     for round in 0..request.rounds {
-        // A B B A …: a machine that slows down or speeds up over time favours neither.
+        // A B B A …: a system that slows down or speeds up over time favours neither.
         let mut order: Vec<usize> = programs.indices().collect();
         if round % 2 == 1 {
             order.reverse();
@@ -232,13 +232,13 @@ fn conclude(
     measurement
 }
 
-/// The report of several measurements on this machine.
+/// The report of several measurements on this system.
 #[must_use]
 pub fn report(surroundings: Surroundings, measurements: Vec<Measurement>) -> MeasureReport {
     MeasureReport { warnings: warnings::of_machine(&surroundings), surroundings, measurements }
 }
 
-/// What this machine lets a measurement do.
+/// What this system lets a measurement do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
     /// Programs can be traced.

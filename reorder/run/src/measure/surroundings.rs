@@ -1,11 +1,11 @@
-//! The state of the machine during a measurement: settings that decide what one fault loads, and other load.
+//! The state of the system during a measurement: settings that decide what one fault loads, and other load.
 
 use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
 
-/// Facts about the machine; absent where the system does not report them.
+/// Facts about the system; absent where the system does not report them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Surroundings {
     /// Release of the kernel.
@@ -25,7 +25,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Reads the state of this machine.
+    /// Reads the state of this system.
     #[must_use]
     pub fn of_this_machine() -> Self {
         let read = |path: &str| fs::read_to_string(Path::new(path)).ok().map(|text| text.trim().to_owned());

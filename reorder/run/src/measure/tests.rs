@@ -106,7 +106,7 @@ fn one_program_has_figures_without_a_comparison() {
     let faults = alone.figures.sample(FigureKind::MajorFaults, 0).expect("always known");
     assert_eq!(faults.values.len(), asked.rounds);
     let report = report(Surroundings::default(), vec![alone]);
-    let text = reorder_report::Report::text(&report);
+    let text = reorder_report::Report::text(&report, reorder_report::Width::UNLIMITED);
     assert!(text.contains("text pages touched") && text.contains("program: pages touched"), "{text}");
 }
 

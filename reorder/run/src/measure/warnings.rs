@@ -161,7 +161,7 @@ fn limits(
                 grouped(measurement.text_bytes / 1024)
             ),
             "major faults and cached pages hardly depend on the layout",
-            "compare the pages touched; `reorder doctor` names the setting",
+            (request.wording)(&Hint::PagesInPlaceOfFaults),
         ));
     }
     warnings

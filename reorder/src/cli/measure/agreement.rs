@@ -8,14 +8,14 @@ use reorder_base::error::{Error, Result};
 use reorder_base::hint::{RecordedUse, RunPurpose};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
-use reorder_layout::simulate::touched_pages;
+use reorder_layout::simulate::{Placement, touched_pages};
 use reorder_run::measure::agreement::{Prediction, compare, real_pages};
 use reorder_run::measure::{MeasureRequest, Reach};
 use reorder_run::processor;
 use reorder_run::runnable;
 use reorder_system::PAGE_BYTES;
 use reorder_trace::{ImageIdentity, ResolvedTrace, executed_blocks};
-use reorder_verify::{AddressMoves, recover_moves};
+use reorder_verify::recover_moves;
 
 /// Runs the program once and compares.
 pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus> {
@@ -40,8 +40,9 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
         .then(|| executed_blocks(std::slice::from_ref(trace), &image, &functions).traces.pop())
         .flatten();
     let real = real_pages(&request, Reach::OnePage)?;
-    let predicted =
-        |moves: Option<&AddressMoves>| touched_pages(&functions, trace, blocks.as_deref(), moves, PAGE_BYTES);
+    let predicted = |placement: Option<&Placement<'_>>| {
+        touched_pages(&functions, trace, blocks.as_deref(), placement, PAGE_BYTES)
+    };
     let report = match new {
         None => {
             let pages = predicted(None);
@@ -52,7 +53,8 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
         Some(new) => {
             let bytes = std::fs::read(&new).map_err(|error| Error::io(&new, error))?;
             let moves = recover_moves(image.bytes, &bytes).map_err(|error| error.in_file(&new))?;
-            let pages = predicted(Some(&moves));
+            let placement = Placement::of_elf(&image, &bytes, &moves).map_err(|error| error.in_file(&new))?;
+            let pages = predicted(Some(&placement));
             let prediction = Prediction { trace, functions: &functions, pages: &pages, is_in_parts: true };
             let file = ElfFile::parse(&bytes).map_err(|error| error.in_file(&new))?;
             let of_new = ElfFunctions::collect(&file).map_err(|error| error.in_file(&new))?.table;

@@ -257,7 +257,7 @@ fn a_killed_writer_leaves_one_whole_file() {
             .spawn()
             .expect("runs");
         if round % 2 == 1 {
-            // However busy the machine is, some writers come as far as this.
+            // However busy the system is, some writers come as far as this.
             while !is_written_again(&files.output) {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -152,6 +152,7 @@ fn recordings() -> [Trace; 4] {
                 nanoseconds: Some(1000 + place as u64),
                 count: None,
                 tick: None,
+                digest: None,
                 blocks: (place != 1).then(|| some_blocks(place as u32 + 1)),
             };
             Trace { run: 1, weight: 10, events: named.map(event).collect(), ..Trace::default() }

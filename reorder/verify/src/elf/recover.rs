@@ -31,7 +31,8 @@ pub(crate) fn recover_moves(old: &[u8], new: &[u8]) -> Result<AddressMoves> {
     match Record::of(&new)? {
         Some(record) if Record::of(&old)?.is_none() => {
             let whole = record.without_copies(new.bytes);
-            Ok(moves_between(&old, &ElfView::parse(&whole)?)?.with_copies(record.placed()))
+            Ok(moves_between(&old, &ElfView::parse(&whole)?)?
+                .with_copies(record.placed(), record.placed_tables()))
         }
         _ => moves_between(&old, &new),
     }

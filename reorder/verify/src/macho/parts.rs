@@ -21,7 +21,7 @@ pub(super) enum Part {
     IndirectSymbols,
     Strings,
     Signature,
-    /// Of the load command with this number.
+    /// Any other part, by the number of its load command.
     Other(u32),
 }
 

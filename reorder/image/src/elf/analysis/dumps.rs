@@ -4,7 +4,7 @@
 //! as distances from a place in the image. The dump knows its program by a fingerprint that the build put into both, which
 //! moving does not change: the moved program accepts the dump and calls what is no longer there.
 //!
-//! The dump need not be on this machine, so what counts is that the program can load one. It is known by names that such a
+//! The dump need not be on this system, so what counts is that the program can load one. It is known by names that such a
 //! program cannot do without and that no other has all of; they survive stripping.
 
 use memchr::memmem;

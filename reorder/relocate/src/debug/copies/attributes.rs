@@ -102,10 +102,8 @@ impl Attributes {
             (
                 constants::DW_AT_location | constants::DW_AT_frame_base,
                 AttributeValue::Exprloc(expression),
-            ) => {
-                if names_no_entry(expression.0, unit.encoding()) {
-                    self.repeated.push(Repeated { name, form: attribute.form(), constant, bytes });
-                }
+            ) if names_no_entry(expression.0, unit.encoding()) => {
+                self.repeated.push(Repeated { name, form: attribute.form(), constant, bytes });
             }
             (name, _) if is_repeated(name, is_root) && is_free(attribute.form()) => {
                 self.repeated.push(Repeated { name, form: attribute.form(), constant, bytes });

@@ -88,6 +88,8 @@ pub struct Candidate {
     pub range: Range<Address>,
     /// Bytes of the copy at most.
     pub size: u32,
+    /// What the copy is aligned to.
+    pub alignment: u32,
 }
 
 /// Which parts of the wanted functions are copied.
@@ -155,10 +157,12 @@ impl Candidates {
 
     /// The pieces; a number stands for each in [`copy`].
     #[must_use]
-    pub fn candidates(&self, file: &ElfFile<'_>) -> Vec<Candidate> {
-        let candidate = |fragment: &Fragment| Candidate {
-            range: fragment.original(&self.bodies),
-            size: fragment.size(&self.bodies, file.processor),
+    pub fn candidates(&self, file: &ElfFile<'_>, analysis: &Analysis<'_>) -> Vec<Candidate> {
+        let followed = references::followed(file, analysis, &self.bodies);
+        let candidate = |fragment: &Fragment| {
+            let range = fragment.original(&self.bodies);
+            let alignment = placed::alignment_of(range.start, &followed, &analysis.code);
+            Candidate { range, size: fragment.size(&self.bodies, file.processor), alignment }
         };
         self.fragments.iter().map(candidate).collect()
     }

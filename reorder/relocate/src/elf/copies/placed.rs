@@ -82,6 +82,22 @@ fn modulus(start: Address, code: &CodeSpace<'_>) -> u64 {
     alignment(start, stated).max(ALIGNMENT)
 }
 
+/// What the copy of the fragment at `start` starts modulo as its original does.
+fn step(start: Address, followed: &BTreeSet<Address>, code: &CodeSpace<'_>) -> u64 {
+    match (followed.contains(&start), code.processor) {
+        (true, _) => modulus(start, code),
+        (false, Processor::Aarch64) => 4,
+        (false, _) => 1,
+    }
+}
+
+/// What the copy of the fragment at `start` is aligned to, if that says all of where it may start.
+pub(super) fn alignment_of(start: Address, followed: &BTreeSet<Address>, code: &CodeSpace<'_>) -> u32 {
+    let step = step(start, followed, code);
+    // Few functions begin elsewhere; their copies are not planned to the byte.
+    if start.0.is_multiple_of(step) { u32::try_from(step).unwrap_or(1) } else { 1 }
+}
+
 impl<'run> Copies<'run> {
     /// Places the copies of `fragments` one after the other from `first` on.
     ///
@@ -113,11 +129,7 @@ impl<'run> Copies<'run> {
             let falls_through = next.filter(is_free) == Some(range.end);
             let arranged = Arranged::new(fragment, bodies, processor, falls_through)
                 .map_err(|(obstacle, place)| (fragment.body, obstacle, place))?;
-            let modulus = match (followed.contains(&range.start), processor) {
-                (true, _) => modulus(range.start, code),
-                (false, Processor::Aarch64) => 4,
-                (false, _) => 1,
-            };
+            let modulus = step(range.start, followed, code);
             let mut start = end.plus(range.start.0.wrapping_sub(end.0) % modulus);
             // A page has this many places to start at; if none of them suits, the copy meets the erratum anywhere.
             let mut tries = PAGE / modulus;

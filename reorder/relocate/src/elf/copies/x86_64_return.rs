@@ -20,8 +20,8 @@ struct Holders {
     slots: BTreeSet<Slot>,
 }
 
-/// Whether the function at the start of `bytes` adds to the address, compares it or reads what it points to. Followed are all
-/// branches that lead forwards.
+/// Whether the function at the start of `bytes` adds to the address, compares it or reads what it points to. Branches
+/// that lead forwards are followed.
 pub(super) fn computes_with_return_address(bytes: &[u8]) -> bool {
     let first =
         Holders { depth: Some(0), has_frame: false, registers: BTreeSet::new(), slots: BTreeSet::new() };
@@ -73,7 +73,7 @@ fn run(bytes: &[u8], place: usize, mut holders: Holders, waiting: &mut BTreeMap<
     false
 }
 
-/// What holds the address at `place` by one way or another.
+/// Adds to what holds the address at `place` what holds it on another way there.
 fn wait(waiting: &mut BTreeMap<usize, Holders>, place: usize, holders: Holders) {
     let Some(known) = waiting.get_mut(&place) else {
         waiting.insert(place, holders);
@@ -136,7 +136,7 @@ impl Holders {
                     self.registers.remove(&scratch);
                 }
             }
-            // To go where one would return to is to return.
+            // A jump to the return address is a return.
             _ if instruction.flow_control() == FlowControl::IndirectBranch => {
                 return self.is_read(instruction);
             }
@@ -152,7 +152,7 @@ impl Holders {
         };
     }
 
-    /// The memory operand is the place of the return address, at first or now.
+    /// Whether the memory operand is where the call put the return address, or a slot that it was stored in since.
     fn holds(&self, instruction: &Instruction) -> bool {
         if instruction.memory_index() != Register::None {
             return false;
@@ -166,7 +166,7 @@ impl Holders {
         is_first || self.slots.contains(&(base, displacement))
     }
 
-    /// What the address points to is read or written.
+    /// Whether what the address points to is read or written.
     fn is_read(&self, instruction: &Instruction) -> bool {
         let has_memory =
             (0..instruction.op_count()).any(|operand| instruction.op_kind(operand) == OpKind::Memory);
@@ -174,7 +174,7 @@ impl Holders {
         has_memory && parts.iter().any(|part| self.registers.contains(part))
     }
 
-    /// The address takes part in any other way.
+    /// Whether the address takes part in any other way.
     fn is_operand(&self, instruction: &Instruction) -> bool {
         let is_held = |operand: u32| match instruction.op_kind(operand) {
             OpKind::Register => self.registers.contains(&instruction.op_register(operand).full_register()),

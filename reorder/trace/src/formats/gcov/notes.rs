@@ -80,7 +80,7 @@ fn spelled_path(path: &Path) -> Option<PathBuf> {
 /// `None` when it is not such a file, `Some(None)` when it belongs to another compilation.
 fn read(bytes: &[u8], data: Header) -> Option<Option<Names>> {
     let (header, mut cursor) = header::read(bytes, Kind::Notes).ok()?;
-    // The byte order may differ: data have the target's, names that of the machine that compiled.
+    // The byte order may differ: data have the target's, names that of the system that compiled.
     if (header.version, header.stamp) != (data.version, data.stamp) {
         return Some(None);
     }

@@ -50,12 +50,12 @@ impl Encoding {
         if self.pointer_bytes == 8 { self.u64_at(bytes, at) } else { u64::from(self.u32_at(bytes, at)) }
     }
 
-    /// `number` as an address of the machine: what is beyond its pointers falls off.
+    /// `number` as an address of the processor: what is beyond its pointers falls off.
     pub(super) fn address(self, number: u64) -> u64 {
         if self.pointer_bytes == 8 { number } else { number & u64::from(u32::MAX) }
     }
 
-    /// `number` as a signed distance of the machine, if it is not negative.
+    /// `number` as a signed distance of the processor, if it is not negative.
     fn distance(self, number: u64) -> Option<u64> {
         let half = 1 << (u32::from(self.pointer_bytes) * 8 - 1);
         Some(self.address(number)).filter(|distance| *distance < half)
@@ -127,7 +127,7 @@ impl RecordLayout {
     }
 
     /// Where in the counters those of record `number` start. The pointer is the distance from the record, so the
-    /// distance between both sections shrinks from record to record; all of it wraps as the machine's pointers do.
+    /// distance between both sections shrinks from record to record; all of it wraps as the processor's pointers do.
     pub(super) fn counter_offset(&self, record: &Record, number: usize, counters_delta: u64) -> Option<u64> {
         let delta = counters_delta.wrapping_sub((number as u64).wrapping_mul(self.size as u64));
         self.encoding.distance(record.counters.wrapping_sub(delta))

@@ -8,7 +8,7 @@ use super::{Block, Log};
 use crate::{CompanionImage, Companions, Event, Location};
 use reorder_base::address::{Address, RuntimeAddress};
 
-/// A page of every machine starts at a multiple of this.
+/// A page of every processor starts at a multiple of this.
 const MIN_PAGE: u64 = 4096;
 
 /// An image and what was added to its addresses.

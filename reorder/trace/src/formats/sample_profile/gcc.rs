@@ -1,7 +1,7 @@
 //! The AutoFDO profile of GCC (`create_gcov`): samples by function and line, no order.
 //!
 //! It starts like a `.gcda` file, but its version is a number instead of four letters. Words are in the byte order of
-//! the machine that wrote it; counters are two words, the low one first (`auto-profile.cc` of GCC).
+//! the processor that wrote it; counters are two words, the low one first (`auto-profile.cc` of GCC).
 //!
 //! ```text
 //! "gcda", version 1 to 3, 0

@@ -159,7 +159,7 @@ impl<'data> Side<'_, 'data> {
         match entry.attr_value(constants::DW_AT_const_value) {
             None => {}
             Some(AttributeValue::Block(bytes)) => thing.extend_from_slice(bytes.slice()),
-            Some(value) => match self.dwarf.attr_string(self.unit, value.clone()) {
+            Some(value) => match self.dwarf.attr_string(self.unit, value) {
                 Ok(text) => thing.extend_from_slice(text.slice()),
                 Err(_) => thing.extend_from_slice(format!("{value:?}").as_bytes()),
             },
@@ -304,7 +304,7 @@ pub(super) fn check_shape(dwarf: &Dwarf<'_>, unit: &Unit<'_>) -> Read<()> {
         }
         for name in [constants::DW_AT_location, constants::DW_AT_frame_base] {
             let Some(value) = entry.attr_value(name) else { continue };
-            if let Some(mut list) = dwarf.attr_locations(unit, value.clone()).map_err(side)? {
+            if let Some(mut list) = dwarf.attr_locations(unit, value).map_err(side)? {
                 while let Some(location) = list.next().map_err(side)? {
                     if names_an_entry(location.data.0, unit.encoding()) {
                         return Err(format!(

@@ -5,6 +5,9 @@ use gimli::{DebugAranges, LittleEndian};
 use super::{Read, Slice};
 use crate::debug::view::DebugView;
 
+/// Position of a unit, and the addresses that it owns.
+type Owned = (usize, Vec<(u64, u64)>);
+
 /// Checks that each added unit has the addresses of its own ranges there, if the image has the table at all.
 pub(super) fn check_aranges(
     dwarf: &gimli::Dwarf<Slice<'_>>,
@@ -17,7 +20,7 @@ pub(super) fn check_aranges(
     if old.is_empty() && rest.is_empty() {
         return Ok(());
     }
-    let read = || -> gimli::Result<Vec<(usize, Vec<(u64, u64)>)>> {
+    let read = || -> gimli::Result<Vec<Owned>> {
         let table = DebugAranges::new(rest, LittleEndian);
         let mut sets = Vec::new();
         let mut headers = table.headers();
@@ -32,7 +35,7 @@ pub(super) fn check_aranges(
         }
         Ok(sets)
     };
-    let expected = || -> gimli::Result<Vec<(usize, Vec<(u64, u64)>)>> {
+    let expected = || -> gimli::Result<Vec<Owned>> {
         let own = |unit: &gimli::Unit<Slice<'_>>| {
             let mut ranges = dwarf.unit_ranges(unit)?;
             let mut all = Vec::new();

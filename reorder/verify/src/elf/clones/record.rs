@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use crate::bytes::{range, u64_at};
 use crate::elf::view::{ElfView, SectionView};
-use crate::placed_copies::PlacedCopy;
+use crate::placed_copies::{PlacedCopy, PlacedTable};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
@@ -182,6 +182,16 @@ impl<'data> Record<'data> {
             copy_size: copied.copy_size,
         };
         self.copies.iter().map(placed).collect()
+    }
+
+    /// Where the copies of jump tables are, as claimed.
+    pub(crate) fn placed_tables(&self) -> Vec<PlacedTable> {
+        let placed = |table: &CopiedTable| PlacedTable {
+            original: NewAddress(table.original.0),
+            copy: table.copy,
+            size: table.size(),
+        };
+        self.tables.iter().map(placed).collect()
     }
 
     /// The file without copies, as claimed; `bytes` are those of the file with copies.
