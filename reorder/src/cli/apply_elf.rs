@@ -100,16 +100,12 @@ fn apply_whole(
         return Err(Error::usage("no map leads back over both moved functions and copies")
             .with_hint("leave out --map, or use --layout functions or --layout blocks"));
     }
+    let with_blocks = |applied| {
+        let table = (file, &functions.table);
+        with_blocks(applied, path, table, request.arrangement, request.options, context)
+    };
     if request.layout == LayoutKind::Blocks {
-        let unmoved = Applied::unmoved(file, &functions.table);
-        let applied = with_blocks(
-            unmoved,
-            path,
-            (file, &functions.table),
-            request.arrangement,
-            request.options,
-            context,
-        )?;
+        let applied = with_blocks(Applied::unmoved(file, &functions.table))?;
         let maps = match request.with_map {
             true => vec![("", map_of_copies(file, &applied)?)],
             false => Vec::new(),
@@ -157,14 +153,7 @@ fn apply_whole(
         applied = with_clones(applied, &starts, has_moved, request.options)?;
     }
     if request.layout == LayoutKind::Both {
-        applied = with_blocks(
-            applied,
-            path,
-            (file, &functions.table),
-            request.arrangement,
-            request.options,
-            context,
-        )?;
+        applied = with_blocks(applied)?;
     }
     let maps = match request.with_map {
         true => vec![("", layout_map(file, &functions.table, &applied, request.options)?)],

@@ -106,7 +106,7 @@ struct Walk<'unit, 'data> {
     added: AddedUnit,
 }
 
-impl<'data> Walk<'_, 'data> {
+impl<'unit, 'data> Walk<'unit, 'data> {
     /// Writes all entries; false when the unit has no code with copies.
     fn entries(&mut self) -> Result<bool> {
         let (unit, section, start) = (self.bases.unit, self.section, self.start);
@@ -299,12 +299,17 @@ impl<'data> Walk<'_, 'data> {
         Ok(parts)
     }
 
+    /// The number of another list, and how it is written: added units count addresses from zero.
+    fn next_list(&mut self) -> (usize, Writing<'unit>) {
+        let number = self.lists;
+        self.lists += 1;
+        (number, Writing { encoding: self.added.encoding, base: Some(0), pieces: self.scene.stays })
+    }
+
     fn push_ranges(&mut self, parts: &[Range<NewAddress>], place: usize) -> Result<Target> {
         let entries: Vec<Entry<'_>> =
             parts.iter().map(|part| Entry::range(part.start.0, part.end.0)).collect();
-        let number = self.lists;
-        self.lists += 1;
-        let writing = Writing { encoding: self.added.encoding, base: Some(0), pieces: self.scene.stays };
+        let (number, writing) = self.next_list();
         let pushed =
             self.added.ranges.push(Key::Index(number), &entries, None, writing, &mut self.bases.uses);
         pushed.map_err(|error| self.section.broken(place, error))?;
@@ -328,9 +333,7 @@ impl<'data> Walk<'_, 'data> {
                 }
             }
         }
-        let number = self.lists;
-        self.lists += 1;
-        let writing = Writing { encoding: self.added.encoding, base: Some(0), pieces: self.scene.stays };
+        let (number, writing) = self.next_list();
         let pushed =
             self.added.locations.push(Key::Index(number), &entries, None, writing, &mut self.bases.uses);
         pushed.map_err(|error| self.section.broken(place, error))?;
