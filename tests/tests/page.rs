@@ -60,7 +60,7 @@ fn program(directory: &Path) {
     for number in 0..FUNCTIONS {
         writeln!(
             source,
-            "__attribute__((noinline)) void step_{number}(void) {{ __asm__(\".rept 1000; inc %eax; .endr\"); }}"
+            "__attribute__((noinline)) void step_{number}(void) {{ __asm__ volatile(\".rept 1000; inc %%eax; .endr\" ::: \"eax\"); }}"
         )
         .unwrap();
     }
@@ -182,7 +182,7 @@ fn a_page_of_a_set_shows_each_image() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let functions = |prefix: &str| {
-        (0..60).map(|number| format!("__attribute__((noinline)) void {prefix}_{number}(void) {{ __asm__(\".rept 1000; inc %eax; .endr\"); }}\n")).collect::<String>()
+        (0..60).map(|number| format!("__attribute__((noinline)) void {prefix}_{number}(void) {{ __asm__ volatile(\".rept 1000; inc %%eax; .endr\" ::: \"eax\"); }}\n")).collect::<String>()
     };
     let calls =
         |prefix: &str| (0..60).step_by(7).map(|number| format!("{prefix}_{number}();")).collect::<String>();
@@ -197,9 +197,10 @@ fn a_page_of_a_set_shows_each_image() {
         calls("step")
     );
     fs::write(directory.join("main.c"), main).unwrap();
+    // At -O1 gcc leaves no padding between functions, and none of so many equal ones finds another place.
     for line in [
-        &["-O1", "-fPIC", "-shared", "-o", "libown.so", "own.c"][..],
-        &["-O1", "-fPIE", "-pie", "-o", "program", "main.c", "-L.", "-lown", "-Wl,-rpath,$ORIGIN"],
+        &["-O2", "-fPIC", "-shared", "-o", "libown.so", "own.c"][..],
+        &["-O2", "-fPIE", "-pie", "-o", "program", "main.c", "-L.", "-lown", "-Wl,-rpath,$ORIGIN"],
     ] {
         built(Command::new("gcc").args(line).current_dir(directory));
     }
@@ -212,7 +213,7 @@ fn a_page_of_a_set_shows_each_image() {
     assert!(names.len() == 2 && names[0] == "program" && names[1].ends_with("libown.so"), "{names:?}");
     for image in images {
         let faults = |key: &str| image["models"][0][key].as_f64().unwrap();
-        assert!(faults("new_faults") <= faults("faults"), "{image:#}");
+        assert!(faults("new_faults") < faults("faults"), "{image:#}");
         let alone = report(
             directory,
             &[
