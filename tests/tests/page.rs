@@ -60,7 +60,7 @@ fn program(directory: &Path) {
     for number in 0..FUNCTIONS {
         writeln!(
             source,
-            "__attribute__((noinline)) void step_{number}(void) {{ __asm__ volatile(\".rept 1000; inc %%eax; .endr\" ::: \"eax\"); }}"
+            "__attribute__((noinline)) void step_{number}(void) {{ __asm__ volatile(\".skip 2000, 0x90\"); }}"
         )
         .unwrap();
     }
