@@ -131,7 +131,9 @@ fn copies_that_do_not_lead_back_stay() {
 // case: copies in an image with relocations that the linker kept
 #[test]
 fn kept_relocations_are_left_out_on_request() {
-    for flags in ["-fPIE -pie -Wl,--emit-relocs", "-no-pie -Wl,--emit-relocs -B/usr/lib/llvm$LLVM/bin -fuse-ld=lld"] {
+    for flags in
+        ["-fPIE -pie -Wl,--emit-relocs", "-no-pie -Wl,--emit-relocs -B/usr/lib/llvm$LLVM/bin -fuse-ld=lld"]
+    {
         let built = Built::new(flags);
         let before = run(&mut Command::new(&built.image));
         let refused = built.apply(&built.image, &["--layout", "blocks"], "copies");
