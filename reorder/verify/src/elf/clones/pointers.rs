@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use goblin::elf::header::ET_EXEC;
 use goblin::elf::reloc::{R_AARCH64_IRELATIVE, R_AARCH64_RELATIVE, R_X86_64_IRELATIVE, R_X86_64_RELATIVE};
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_PROGBITS, SHT_RELA};
+use goblin::elf::sym::STT_SECTION;
 
 use super::code;
 use super::copies::Copies;
@@ -154,6 +155,20 @@ enum Keeper {
     InFile(FileOffset),
 }
 
+/// Addresses that the loader computes from a dynamic symbol and an addend, each with the position of its relocation.
+fn named_by_relocations<'view>(image: &'view ElfView<'_>) -> impl Iterator<Item = (Address, Keeper)> + 'view {
+    let table = image.sections.iter().find(|section| section.kind == SHT_DYNSYM);
+    let tables = image.sections.iter().filter(|section| section.is_loaded() && section.kind == SHT_RELA);
+    tables.flat_map(move |section| {
+        section.bytes.chunks_exact(RELA_SIZE).enumerate().filter_map(move |(number, entry)| {
+            let symbol = symbol_at(table?, usize::try_from(u64_at(entry, 8)? >> 32).ok()?)?;
+            let position = FileOffset(section.offset).plus((number * RELA_SIZE) as u64);
+            let address = Address(symbol.value.wrapping_add(u64_at(entry, 16)?));
+            symbol.is_defined().then_some((address, Keeper::InFile(position)))
+        })
+    })
+}
+
 /// Checks that no address of an original is kept if some address of its function is that of the copy: programs compare
 /// addresses of functions.
 pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
@@ -166,13 +181,15 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
     kept.extend(held.iter().map(|held| (Address(held.after.0), Keeper::InFile(held.offset))).filter(wanted));
     for section in copies.new.sections.iter().filter(|section| section.kind == SHT_DYNSYM) {
         let symbols = (0..section.bytes.len() / SYMBOL_SIZE).filter_map(|number| symbol_at(section, number));
-        let defined = symbols.filter(|symbol| symbol.is_defined());
+        // No program looks up the symbol of a section; the relocations that name one are among those read next.
+        let named = symbols.filter(|symbol| symbol.is_defined() && symbol.kind != STT_SECTION);
         kept.extend(
-            defined
+            named
                 .map(|symbol| (Address(symbol.value), Keeper::Mapped(NewAddress(section.address))))
                 .filter(wanted),
         );
     }
+    kept.extend(named_by_relocations(copies.new).filter(wanted));
     // Unwind entries and the exception tables of copies also hold distances to functions, but programs never compare these.
     let is_data = |section: &&SectionView<'_>| {
         section.is_loaded()
