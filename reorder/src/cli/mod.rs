@@ -14,6 +14,7 @@ pub mod timings;
 
 pub mod traces;
 pub mod traces_input;
+pub mod trades;
 
 pub mod scenarios_input;
 
@@ -51,6 +52,7 @@ pub mod optimize;
 pub mod optimize_layout;
 mod optimize_page;
 mod pins;
+mod previous;
 pub mod record;
 mod record_scenarios;
 pub mod refusal;
