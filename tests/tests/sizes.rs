@@ -86,7 +86,8 @@ fn the_last_release_is_kept_where_pages_allow() {
     let last = case.path("last");
     let last = last.to_str().unwrap();
     case.reorder("order", &["--addresses", "--format", "json"], "free.order");
-    let outcome = case.reorder("order", &["--addresses", "--previous", last, "--format", "json"], "near.order");
+    let outcome =
+        case.reorder("order", &["--addresses", "--previous", last, "--format", "json"], "near.order");
     let report: Value = serde_json::from_slice(&outcome.stdout).unwrap();
     let number = |name: &str| report["previous"][name].as_u64().unwrap();
     assert!(number("known") > 1000, "{report}");

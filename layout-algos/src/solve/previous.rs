@@ -9,7 +9,7 @@ use super::LocalSearch;
 use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
-use crate::score::{cost, positions};
+use crate::score::{Span, cost, positions};
 
 /// Keeps what pages allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +27,15 @@ pub struct FavouredOrder {
     pub order: FunctionOrder,
     /// Growth of the cost of recorded runs, in thousandths.
     pub growth_permille: u64,
-    /// Pages of the earlier layout that keep most of their functions together, in thousandths: with the order as it was
-    /// given, and as it is now.
+    /// Pages of the earlier layout that keep most of their functions within a page's length, in thousandths: with the order
+    /// as it was given, and as it is now.
     pub kept_permille: [u64; 2],
 }
 
 /// Changes for each recorded function by which its earlier order is improved.
 const TRIES_PER_FUNCTION: [u64; 4] = [0, 2, 8, 32];
 
-/// A page is kept where at least this many of a hundred of its functions are still on one page.
+/// A page is kept where at least this many of a hundred of its functions still begin within a page's length.
 const KEPT_PERCENT: usize = 80;
 
 /// Bytes of a page when kept ones are counted.
@@ -98,21 +98,23 @@ fn as_before(functions: &[FunctionId], previous: &[FunctionId], count: usize) ->
     ranked.into_iter().map(|(_, position)| functions[position]).collect()
 }
 
-/// Of the pages that `previous` fills, in thousandths: those of which most functions begin on one page in `order`.
+/// Of the pages that `previous` fills, in thousandths: those of which most functions begin within a page's length in `order`.
+/// Borders of pages do not count: what is inserted before a page shifts them, and a delta does not grow by that.
 fn kept_permille(problem: &LayoutProblem, previous: &[FunctionId], order: &FunctionOrder) -> u64 {
     let count = problem.function_count() as u32;
-    let page_of = |order: &FunctionOrder| -> Vec<u64> {
-        positions(problem, order).iter().map(|span| span.start / PAGE).collect()
-    };
-    let old = page_of(&FunctionOrder::with_rest(previous.iter().copied(), count));
-    let new = page_of(order);
+    let old = positions(problem, &FunctionOrder::with_rest(previous.iter().copied(), count));
+    let new = positions(problem, order);
+    let start = |spans: &[Span], function: &FunctionId| spans[function.index()].start;
     let mut pairs: Vec<(u64, u64)> =
-        previous.iter().map(|function| (old[function.index()], new[function.index()])).collect();
+        previous.iter().map(|function| (start(&old, function) / PAGE, start(&new, function))).collect();
     pairs.sort_unstable();
     let mut pages = 0;
     let mut kept = 0;
     for page in pairs.chunk_by(|one, other| one.0 == other.0) {
-        let most = page.chunk_by(|one, other| one.1 == other.1).map(<[_]>::len).max().unwrap_or(0);
+        let near = |(index, first): (usize, &(u64, u64))| {
+            page[index..].iter().take_while(|(_, start)| start - first.1 < PAGE).count()
+        };
+        let most = page.iter().enumerate().map(near).max().unwrap_or(0);
         pages += 1;
         kept += u64::from(most * 100 >= page.len() * KEPT_PERCENT);
     }
@@ -170,7 +172,8 @@ mod tests {
     #[test]
     fn the_same_traces_give_the_same_layout() {
         let problem = LayoutProblem::new(vec![500; 80], &[Trace::of(1, &[3, 1, 2])]).unwrap();
-        let previous: Vec<FunctionId> = ids([2, 3, 1]).into_iter().chain(ids((4..80).rev())).collect();
+        let previous: Vec<FunctionId> =
+            ids([2, 3, 1]).into_iter().chain(ids((4..80).rev())).chain(ids([0])).collect();
         let order = FunctionOrder::with_rest(ids([3, 1, 2]), 80);
         let favour = FavourPrevious { budget_permille: 20, seed: 0 };
         let favoured = favour.choose(&problem, &order, &previous);

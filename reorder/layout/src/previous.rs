@@ -23,7 +23,7 @@ pub struct PreviousTrade {
     pub known: usize,
     /// Growth of the cost of recorded startups, in thousandths.
     pub more_permille: u64,
-    /// Pages of the last release that keep 80 % of their functions on one page, in thousandths: without regard to it.
+    /// Pages of the last release that keep 80 % of their functions within a page's length, in thousandths: without regard to it.
     pub kept_permille_without: u64,
     /// The same with regard to it.
     pub kept_permille: u64,

@@ -150,8 +150,13 @@ fn starts_that_are_left_out_forbid_what_they_pay_for() {
     let kinds: Vec<u32> = (0..128).map(|function| function % 16).collect();
     let problem = problem(vec![512; 128], &kinds, &traces);
     let order = FunctionOrder::link_order(128);
-    assert_eq!(choose(&problem, &order, 10).order, order);
-    assert_ne!(choose(&problem, &order, 10_000).order, order);
+    // Units of 8 KiB hold what a run needs and may go anywhere.
+    let coarse = choose(&problem, &order, 10).chosen.arrangement;
+    assert!(
+        matches!(coarse, Arrangement::Pages | Arrangement::Link | Arrangement::Units(8192..)),
+        "{coarse:?}"
+    );
+    assert_eq!(choose(&problem, &order, 10_000).chosen.arrangement, Arrangement::Units(1));
 }
 
 #[test]
