@@ -58,6 +58,7 @@ pub mod relocate_args;
 pub mod report;
 mod report_set;
 pub mod schema;
+mod second_image;
 pub mod verify;
 mod verify_wheel;
 

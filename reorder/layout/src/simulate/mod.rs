@@ -5,6 +5,7 @@
 //! those of the executed ones, or of their copies. Pages are those of the true addresses.
 
 mod bounds;
+mod comparison;
 mod control;
 mod curve;
 mod entries;
@@ -23,6 +24,7 @@ use layout_algos::score::{FaultCurve, Span, lower_bound, touched_bytes};
 use bounds::Pieces;
 
 pub use crate::memory::MemoryModel;
+pub use comparison::Comparison;
 pub use curve::CurvePoint;
 pub use other_build::{OtherBuild, simulate_builds};
 pub use placement::Placement;
