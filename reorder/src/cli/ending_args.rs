@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::context::Context;
+use crate::cli::scenarios_input::Configured;
 use reorder_base::error::{Error, Result};
+use reorder_layout::configuration::ScenarioTable;
 use reorder_run::stop_rule::StopRule;
 
 /// When runs are asked to end.
@@ -37,6 +39,32 @@ impl EndingArguments {
         }
         Ok(StopRule { after, until: self.until.clone() })
     }
+}
+
+/// The rule of the scenario called `name` in `reorder.toml`.
+///
+/// # Errors
+/// A time that is none, and an empty text.
+pub fn scenario_rule(name: &str, table: &ScenarioTable, configured: &Configured) -> Result<StopRule> {
+    let mistake =
+        |cause: &str, hint: &str| configured.file.mistake(&format!("[scenario.{name}] {cause}"), hint);
+    let after = table.stop_after.map(Duration::try_from_secs_f64).transpose();
+    let after = after
+        .map_err(|_| mistake("has a stop-after that is no number of seconds", "such as stop-after = 0.5"))?;
+    if table.until.as_ref().is_some_and(String::is_empty) {
+        return Err(mistake("has an empty until", "such as until = \"ready to accept connections\""));
+    }
+    Ok(StopRule { after, until: table.until.clone() })
+}
+
+/// The file for standard input of a scenario.
+///
+/// # Errors
+/// A file that cannot be read, before any run.
+pub fn scenario_input(table: &ScenarioTable, configured: &Configured) -> Result<Option<PathBuf>> {
+    let input = InputArgument { input: table.stdin.as_ref().map(|input| configured.file.located(input)) };
+    input.check()?;
+    Ok(input.input)
 }
 
 /// The file for standard input.

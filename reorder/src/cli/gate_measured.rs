@@ -71,7 +71,7 @@ impl GateMeasured {
         let requests: Vec<MeasureRequest> = scenarios
             .iter()
             .map(|(name, table)| request_of(name, table, configured, self.runs, &base))
-            .collect();
+            .collect::<Result<_>>()?;
         let needed = sign_test::values_needed(base.confidence);
         for request in &requests {
             // Otherwise no result could exceed the limit.

@@ -130,6 +130,7 @@ fn images(arguments: &RecordArguments, program: &OsStr) -> Result<Vec<PathBuf>> 
 fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus> {
     let configured = arguments.configuration.read(&context.talk)?;
     let starts = scenarios_to_record(&arguments.scenarios, &configured)?;
+    let stop = arguments.ending.rule()?;
     let phase = context.talk.phase("record", starts.len() as u64);
     let mut failed = 0;
     for start in &starts {
@@ -139,7 +140,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
             first_run: 1,
             keep_own_traps: arguments.keep_sigtrap,
             blocks: arguments.blocks,
-            stop: arguments.ending.rule()?,
+            stop: if stop.is_set() { stop.clone() } else { start.request.stop.clone() },
             time_limit: arguments.time_limit.map(Duration::from_secs),
             ..start.request.clone()
         };
@@ -150,7 +151,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
             return Err(Error::usage(format!("the scenario {} ran no function of its program", start.name))
                 .with_hint("is the program a script? name what it runs with --image"));
         }
-        if outcome.ending != Ending::Exited(start.status) {
+        if outcome.ending != Ending::Exited(start.status) && !outcome.was_asked_to_end {
             let ended = match outcome.ending {
                 Ending::Killed(signal) => format!("was killed by signal {signal}"),
                 _ => format!("ended with exit status {}", outcome.ending.shell_status()),
