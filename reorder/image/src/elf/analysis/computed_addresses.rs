@@ -144,12 +144,47 @@ fn far_addresses(
     Some(far)
 }
 
+/// What the second form pins.
+#[derive(Debug, Default)]
+pub struct ComputedCalls {
+    /// Because of calls of sums, and of values that are added to addresses of functions.
+    pub findings: Vec<Finding>,
+    /// Because of blocks that only jump to sums, which may as well be those of jump tables.
+    pub of_jumps: Vec<JumpsToSums>,
+}
+
+/// A block that jumps to sums, and what it pins if these are no jump tables.
+#[derive(Debug)]
+pub struct JumpsToSums {
+    block: BlockIndex,
+    findings: Vec<Finding>,
+}
+
+impl ComputedCalls {
+    /// All that stands once the jump tables are known, with the findings `of_tables` about them: a block whose jumps are all
+    /// explained by tables has none of these. Without this, four-byte words in its neighbourhood lead by chance to functions whose
+    /// addresses it takes for other ends.
+    #[must_use]
+    pub fn beside_tables(mut self, of_tables: &[Finding]) -> Vec<Finding> {
+        let unexplained: BTreeSet<BlockIndex> = of_tables
+            .iter()
+            .filter_map(|finding| match finding {
+                Finding::Pin(block, _) | Finding::Distrust(block, _) => Some(*block),
+                _ => None,
+            })
+            .collect();
+        let of_jumps = self.of_jumps.into_iter().filter(|jumps| unexplained.contains(&jumps.block));
+        self.findings.extend(of_jumps.flat_map(|jumps| jumps.findings));
+        self.findings
+    }
+}
+
 /// Pins for the second form.
 ///
 /// # Errors
 /// R7 if there are too many called sums to try.
-pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
+pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) -> Result<ComputedCalls> {
+    let mut calls = ComputedCalls::default();
     let partition = view.partition;
     for (index, block) in decoded.iter().enumerate() {
         if !block.has_computed_call && !block.has_computed_jump && !block.adds_to_code {
@@ -169,11 +204,13 @@ pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) ->
             continue;
         }
         let all = sums.bases.into_iter().chain(sums.reached).chain([index]);
-        findings.extend(
-            all.map(|block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence })),
-        );
+        let pins = all.map(|block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence }));
+        match block.has_computed_call || block.adds_to_code {
+            true => calls.findings.extend(pins),
+            false => calls.of_jumps.push(JumpsToSums { block: index, findings: pins.collect() }),
+        }
     }
-    Ok(findings)
+    Ok(calls)
 }
 
 /// Pins functions in a section whose start and end the linker marks.
