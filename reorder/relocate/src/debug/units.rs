@@ -73,7 +73,7 @@ pub struct UnitUpdate {
     /// Position of its abbreviations.
     pub abbreviations: usize,
     /// Their changes.
-    pub reshape: Option<Reshape>,
+    pub(crate) reshape: Option<Reshape>,
     /// Whether its entries are in another file.
     pub is_split: bool,
 }
