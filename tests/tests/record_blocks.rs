@@ -11,7 +11,8 @@ use end_to_end::recorded_programs::{Program, compile, request};
 use end_to_end::workspace::reorder;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
-use reorder_run::record::{Ending, RecordOutcome, RecordRequest, record};
+use reorder_run::record::{RecordOutcome, RecordRequest, record};
+use reorder_system::stops::Ending;
 use reorder_trace::{BlockAccount, Event, ImageIdentity, executed_blocks, resolve, text};
 
 /// Switches, loops, cold paths that the compiler splits off, and parts that never run.

@@ -29,9 +29,10 @@ pub use template::Document;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::functions::FunctionTable;
+use reorder_layout::memory::MemoryModel;
 use reorder_layout::opened::OpenedImage;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{ImageNames, MemoryModel, Placement};
+use reorder_layout::simulate::{ImageNames, Placement};
 use reorder_trace::Coverage;
 use reorder_verify::AddressMoves;
 

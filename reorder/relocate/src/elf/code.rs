@@ -29,7 +29,7 @@ fn filler(processor: Processor) -> u8 {
 ///
 /// # Errors
 /// Refuses (R12) fields that cannot reach their target.
-pub fn move_code(
+pub(crate) fn move_code(
     analysis: &Analysis<'_>,
     map: &AddressMap,
     input: &[u8],

@@ -107,7 +107,7 @@ fn errors_name_line_and_offset() {
 }
 
 #[test]
-fn samples_that_nobody_drew_are_refused() {
+fn samples_that_no_merge_drew_are_refused() {
     let read = |headers: &str| read(format!("# reorder trace 1\n{headers}- 0x10 - -\n").as_bytes());
     let identity = "# identity: 00000000000000000000000000000001\n";
     for (headers, fault) in [

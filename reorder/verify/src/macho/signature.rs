@@ -18,7 +18,7 @@ const ENTITLEMENTS_DER: u32 = 7;
 
 /// A parsed signature.
 struct Signature<'data> {
-    /// As many as it states.
+    /// As many bytes as its length field states.
     bytes: &'data [u8],
     /// Where each blob lies in it.
     places: Vec<(usize, usize)>,
@@ -162,7 +162,11 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     };
     if old.is_empty() || new.is_empty() {
         if old.len() != new.len() {
-            differs("the signature", "one if and only if the old image has one", "the opposite");
+            differs(
+                "the signature",
+                "one if and only if the old image has one",
+                "one of the two images has none",
+            );
         }
         return;
     }

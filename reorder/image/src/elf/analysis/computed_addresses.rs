@@ -43,7 +43,7 @@ pub(crate) fn may_lead_to_code(bases: (Address, Address), distance: u64, text: &
 
 /// The image, its code and its partition, for x86-64.
 #[derive(Clone, Copy)]
-pub struct CodeView<'a, 'data> {
+pub(crate) struct CodeView<'a, 'data> {
     /// The image.
     pub file: &'a ElfFile<'data>,
     /// Its code.
@@ -57,7 +57,7 @@ pub struct CodeView<'a, 'data> {
 ///
 /// # Errors
 /// R7 if there are too many sums to try.
-pub fn check_wide_constants(
+pub(crate) fn check_wide_constants(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
 ) -> Result<(Vec<Finding>, Vec<Address>)> {
@@ -148,7 +148,7 @@ fn far_addresses(
 ///
 /// # Errors
 /// R7 if there are too many called sums to try.
-pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) -> Result<Vec<Finding>> {
+pub(crate) fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let partition = view.partition;
     for (index, block) in decoded.iter().enumerate() {
@@ -177,7 +177,11 @@ pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) ->
 }
 
 /// Pins functions in a section whose start and end the linker marks.
-pub fn check_named_sections(file: &ElfFile<'_>, code: &CodeSpace<'_>, partition: &Partition) -> Vec<Finding> {
+pub(crate) fn check_named_sections(
+    file: &ElfFile<'_>,
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, block) in partition.blocks.iter().enumerate() {
         let section = file.section_at(code.arenas[block.arena as usize].section);

@@ -30,7 +30,7 @@ struct State {
 
 /// Number of entries that the load at `load` can read. `is_entered` tells which positions a jump table may lead to; their
 /// predecessors are not known here.
-pub fn bound_of_load(
+pub(crate) fn bound_of_load(
     flow: &BlockFlow,
     load: usize,
     is_entered: &dyn Fn(usize) -> bool,

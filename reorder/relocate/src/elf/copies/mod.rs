@@ -36,7 +36,7 @@ use std::ops::Range;
 
 pub use obstacle::Obstacle;
 pub use program_headers::LostNote;
-pub use sections::{KeptRelocations, SUFFIX};
+pub use sections::KeptRelocations;
 
 use crate::debug::copies::describe;
 use crate::debug::sections::Edits;
