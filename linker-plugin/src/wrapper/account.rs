@@ -58,7 +58,7 @@ impl Account<'_> {
     }
 
     /// The output is linked without an order, or not at all, because of `error`.
-    pub fn not_ordered(&self, error: &Error) {
+    pub(crate) fn not_ordered(&self, error: &Error) {
         let (reason, hint) = (error.to_string(), hint_of(error));
         self.write(&UnorderedReport {
             output: self.invocation.output.display().to_string(),

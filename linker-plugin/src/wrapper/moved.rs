@@ -78,7 +78,7 @@ mod tests {
 
     /// ThinLTO compiles into objects that are called after the output.
     #[test]
-    fn objects_of_another_name_are_paired_by_section_where_that_is_certain() {
+    fn renamed_objects_are_paired_by_section_where_certain() {
         let old = map(&[
             ("trial.lto.a.o", ".text.main", 0x10, 8),
             ("trial.lto.a.o", ".text.twice", 0x20, 8),

@@ -49,7 +49,7 @@ impl LeftImage {
 }
 
 /// Whether a result was made and our own proof rejected it.
-pub fn is_failed_proof(code: RefusalCode) -> bool {
+pub(crate) fn is_failed_proof(code: RefusalCode) -> bool {
     matches!(code, RefusalCode::MachOFailedVerification | RefusalCode::FailedVerification)
 }
 

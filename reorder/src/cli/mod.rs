@@ -33,7 +33,7 @@ pub mod completions;
 pub mod doctor;
 mod doctor_image;
 mod doctor_links;
-pub mod ending_args;
+pub(crate) mod ending_args;
 pub mod explain;
 mod export_argument;
 pub mod gate;

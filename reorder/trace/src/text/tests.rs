@@ -9,10 +9,11 @@ use layout_algos::sample::{Identity, Priority};
 
 use super::{read, write, write_all};
 use crate::{
-    CodeDigest, Draw, Event, Evidence, FunctionDigest, ImageIdentity, Location, Name, NameHash, Reading,
-    RecordedBlock, RecordedBlocks, Strata, Trace,
+    Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Reading, RecordedBlock, RecordedBlocks,
+    Strata, Trace,
 };
 use reorder_base::address::{Address, RuntimeAddress};
+use reorder_image::code_digest::{CodeDigest, FunctionDigest};
 
 fn event() -> impl Strategy<Value = Event> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..12);

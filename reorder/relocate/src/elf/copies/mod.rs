@@ -284,7 +284,7 @@ pub fn restored(file: &ElfFile<'_>) -> std::result::Result<Option<Vec<u8>>, Refu
 }
 
 /// The refusal of an image with copies that its list does not lead away from.
-pub fn no_way_back() -> Refusal {
+pub(crate) fn no_way_back() -> Refusal {
     let what =
         "the image has copies of functions, and its list of them does not lead back to the image without";
     Refusal::new(RefusalCode::Copies, what, Hint::ImageWithoutCopies)

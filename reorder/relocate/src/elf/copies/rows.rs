@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_state_knows_whether_the_return_address_is_signed() {
+    fn remembered_states_know_whether_return_addresses_are_signed() {
         // Signed; remembered; no longer signed; restored.
         let rows = Rows::new(COMMON, &[0x41, 0x2d, 0x41, 0x0a, 0x41, 0x2d, 0x41, 0x0b], 1).unwrap();
         assert_eq!(rows.at(4), rows.at(1));
