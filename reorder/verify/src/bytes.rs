@@ -1,4 +1,4 @@
-//! Checked little-endian reads: the only way in which this crate reads numbers from a file.
+//! Checked reads: the only way in which this crate reads numbers from a file.
 //!
 //! Every reader returns `None` instead of reading past the end, so hostile sizes lead to a report and not to a panic.
 
@@ -16,6 +16,11 @@ pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     array(bytes, offset).map(u32::from_le_bytes)
+}
+
+/// The unsigned 32-bit number at `offset`, most significant byte first.
+pub(crate) fn big_endian_u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    array(bytes, offset).map(u32::from_be_bytes)
 }
 
 /// The unsigned 64-bit number at `offset`.

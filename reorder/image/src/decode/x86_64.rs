@@ -27,6 +27,11 @@ pub const CALL_CLOBBERED: [Register; 9] = [
     Register::R11,
 ];
 
+/// Whether the instruction calls.
+pub(crate) fn is_call(instruction: &Instruction) -> bool {
+    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
+}
+
 /// How a field's instruction uses the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {

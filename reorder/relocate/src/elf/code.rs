@@ -17,7 +17,7 @@ use reorder_image::elf::analysis::blocks::{BlockIndex, GapContent};
 use reorder_image::elf::analysis::fields::CodeFields;
 
 /// Fills holes that the old layout did not have; running into one stops the program.
-fn filler(processor: Processor) -> u8 {
+pub(super) fn filler(processor: Processor) -> u8 {
     /// `int3`.
     const BREAKPOINT: u8 = 0xcc;
     /// Four of them are `UDF #0`.

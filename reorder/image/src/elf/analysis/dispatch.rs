@@ -13,6 +13,7 @@ use iced_x86::{
 };
 
 use crate::decode::padding::is_no_operation;
+use crate::decode::x86_64::is_call;
 use crate::elf::analysis::table_bound::bound_of_load;
 use reorder_base::address::Address;
 
@@ -432,10 +433,6 @@ impl BlockFlow {
         }
         sources.unknown = true;
     }
-}
-
-pub(super) fn is_call(instruction: &Instruction) -> bool {
-    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
 /// Whether control can continue from `instruction` to the next one.

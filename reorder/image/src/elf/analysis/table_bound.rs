@@ -11,8 +11,9 @@ use std::collections::BTreeSet;
 
 use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
-use super::dispatch::{BlockFlow, is_call, writes};
+use super::dispatch::{BlockFlow, writes};
 use super::index_value::{IndexValue, Location, Range, Step, step_back};
+use crate::decode::x86_64::is_call;
 
 /// Bound on the states that one search visits; a longer search gives no bound.
 const MAX_STATES: usize = 4_000;
