@@ -8,6 +8,6 @@
 //!
 //! Readers, layouts and relocation are those of `reorder`; here is only what concerns linkers.
 
-pub mod hints;
+mod hints;
 pub mod plugin;
 pub mod wrapper;

@@ -156,8 +156,8 @@ impl Corpus {
                 "compress" => request.compress = true,
                 "thorough" => request.effort = Effort::Thorough,
                 memory => {
-                    request.memory = Memory::named(memory)
-                        .ok_or_else(|| format!("no model of memory is called {memory}"))?
+                    request.memory =
+                        Memory::named(memory).ok_or_else(|| format!("no memory model is called {memory}"))?
                 }
             }
         }

@@ -28,7 +28,7 @@ impl StopRule {
 
     /// Whether the rule must see what the program prints.
     #[must_use]
-    pub fn needs_output(&self) -> bool {
+    pub(crate) fn needs_output(&self) -> bool {
         self.until.is_some()
     }
 

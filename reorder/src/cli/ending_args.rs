@@ -13,7 +13,7 @@ use reorder_run::stop_rule::StopRule;
 
 /// When runs are asked to end.
 #[derive(Args, Clone, Debug, Default)]
-pub struct EndingArguments {
+pub(crate) struct EndingArguments {
     /// End each run this long after its beginning, by SIGTERM, and by SIGKILL 10 s later: for servers and for programs
     /// that wait for a user
     #[arg(long, value_name = "SECONDS")]
@@ -28,7 +28,7 @@ impl EndingArguments {
     ///
     /// # Errors
     /// A time that is none, and an empty text.
-    pub fn rule(&self) -> Result<StopRule> {
+    pub(crate) fn rule(&self) -> Result<StopRule> {
         let after = self.stop_after.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
             Error::usage("--stop-after needs a number of seconds, which is not negative")
                 .with_hint("such as --stop-after 2 or --stop-after 0.5")
@@ -45,7 +45,7 @@ impl EndingArguments {
 ///
 /// # Errors
 /// A time that is none, and an empty text.
-pub fn scenario_rule(name: &str, table: &ScenarioTable, configured: &Configured) -> Result<StopRule> {
+pub(super) fn scenario_rule(name: &str, table: &ScenarioTable, configured: &Configured) -> Result<StopRule> {
     let mistake =
         |cause: &str, hint: &str| configured.file.mistake(&format!("[scenario.{name}] {cause}"), hint);
     let after = table.stop_after.map(Duration::try_from_secs_f64).transpose();
@@ -61,7 +61,7 @@ pub fn scenario_rule(name: &str, table: &ScenarioTable, configured: &Configured)
 ///
 /// # Errors
 /// A file that cannot be read, before any run.
-pub fn scenario_input(table: &ScenarioTable, configured: &Configured) -> Result<Option<PathBuf>> {
+pub(super) fn scenario_input(table: &ScenarioTable, configured: &Configured) -> Result<Option<PathBuf>> {
     let input = InputArgument { input: table.stdin.as_ref().map(|input| configured.file.located(input)) };
     input.check()?;
     Ok(input.input)
@@ -69,7 +69,7 @@ pub fn scenario_input(table: &ScenarioTable, configured: &Configured) -> Result<
 
 /// The file for standard input.
 #[derive(Args, Clone, Debug, Default)]
-pub struct InputArgument {
+pub(crate) struct InputArgument {
     /// Standard input of each run [default: empty]
     #[arg(long = "stdin", value_name = "FILE")]
     pub input: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub struct InputArgument {
 impl InputArgument {
     /// # Errors
     /// A file that cannot be read, before any run.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let Some(input) = &self.input else { return Ok(()) };
         std::fs::File::open(input).map(drop).map_err(|error| Error::io(input, error))
     }
@@ -88,7 +88,11 @@ impl InputArgument {
 const LONG: Duration = Duration::from_secs(10);
 
 /// Does `work`, which runs a program as `shown`; says once that it is still running.
-pub fn telling_when_long<Outcome>(context: &Context, shown: &str, work: impl FnOnce() -> Outcome) -> Outcome {
+pub(crate) fn telling_when_long<Outcome>(
+    context: &Context,
+    shown: &str,
+    work: impl FnOnce() -> Outcome,
+) -> Outcome {
     let (done, waiting) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {

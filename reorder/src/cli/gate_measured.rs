@@ -15,7 +15,7 @@ use reorder_run::measure::{self, MeasureRequest, StartKind, sign_test};
 
 /// Measured figures, off by default.
 #[derive(Args, Debug)]
-pub struct GateMeasured {
+pub(crate) struct GateMeasured {
     /// Also run OLD and the image in turn, for each scenario of reorder.toml: time and faults are shown, and can fail the
     /// gate if they have limits
     #[arg(long, value_name = "OLD", help_heading = "Measured figures")]

@@ -17,8 +17,10 @@ use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
 use reorder_report::table::{counted, grouped};
 use reorder_run::loaded_libraries::loaded_libraries;
-use reorder_run::record::{self, Ending, LittleKnown, RecordOutcome, RecordRequest, TraceDirectory};
+use reorder_run::record::{self, LittleKnown, RecordOutcome, RecordRequest, TraceDirectory};
 use reorder_system::mapped::map_image;
+use reorder_system::stops::Ending;
+use reorder_system::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,7 +90,7 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
                 .with_hint("reorder record -o traces -- PROGRAM ARGUMENTS")),
         };
     };
-    record::leave_interrupts_to_program().map_err(|error| Error::io(&PathBuf::from(program), error))?;
+    terminal::leave_interrupts_to_program().map_err(|error| Error::io(&PathBuf::from(program), error))?;
     let first_run = record::next_run(output)?;
     let images = images(arguments, program)?;
     let _directory = TraceDirectory::prepare(output)?;

@@ -150,7 +150,7 @@ impl Baseline {
     /// Whether a file with these contents may be replaced by a baseline: it is empty, or begins like one, even if the rest
     /// is damaged.
     #[must_use]
-    pub fn is_replaceable(bytes: &[u8]) -> bool {
+    pub(crate) fn is_replaceable(bytes: &[u8]) -> bool {
         // The beginning of our own files, with white space that other tools may have inserted.
         let start = String::from_utf8_lossy(&bytes[..bytes.len().min(256)]);
         let start: String = start.chars().filter(|character| !character.is_whitespace()).collect();

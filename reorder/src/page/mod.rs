@@ -30,9 +30,10 @@ use layout_algos::score::Span;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::functions::FunctionTable;
+use reorder_layout::memory::MemoryModel;
 use reorder_layout::opened::OpenedImage;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{Comparison, ImageNames, MemoryModel, OtherBuild};
+use reorder_layout::simulate::{Comparison, ImageNames, OtherBuild};
 use reorder_trace::Coverage;
 
 /// What a page is made of.

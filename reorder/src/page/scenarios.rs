@@ -11,8 +11,9 @@ use rayon::prelude::*;
 
 use super::PageRequest;
 use reorder_image::functions::FunctionIndex;
+use reorder_layout::memory::MemoryModel;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{MemoryModel, Touched};
+use reorder_layout::simulate::Touched;
 use reorder_trace::ResolvedTrace;
 
 /// Points of a curve after its origin.

@@ -17,7 +17,7 @@ use reorder_report::{Report, Width};
 use reorder_trace::{Coverage, Missing};
 
 /// Functions listed by size.
-const BIGGEST: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// Functions listed that were not found.
 const MAX_MISSING: usize = 1000;
@@ -226,7 +226,7 @@ fn model_totals(request: &PageRequest<'_>, all: &ScenarioResult) -> Vec<ModelTot
         FaultModel::Pages { size } | FaultModel::FaultAround { block: size } => size,
         FaultModel::ReadAround { page, .. } => page,
     };
-    let total = |(model, faults): (&reorder_layout::simulate::MemoryModel, ModelFaults)| ModelTotal {
+    let total = |(model, faults): (&reorder_layout::memory::MemoryModel, ModelFaults)| ModelTotal {
         title: printable(&model.title),
         page_bytes: page_bytes(model.model),
         bytes_per_fault: model.model.bytes_per_fault(),
@@ -236,7 +236,7 @@ fn model_totals(request: &PageRequest<'_>, all: &ScenarioResult) -> Vec<ModelTot
 }
 
 fn model_faults(request: &PageRequest<'_>, result: &ScenarioResult) -> Vec<ModelFaults> {
-    let faults = |(model, result): (&reorder_layout::simulate::MemoryModel, &ModelResult)| {
+    let faults = |(model, result): (&reorder_layout::memory::MemoryModel, &ModelResult)| {
         let (old, new, bound) = result.totals();
         let fewer = |new: f64| (old > 0.0).then(|| rounded((1.0 - new / old) * 100.0));
         ModelFaults {
@@ -313,7 +313,7 @@ fn biggest(request: &PageRequest<'_>, order: &[FirstTouch]) -> Vec<BiggestFuncti
     biggest.sort_by_key(|touch| (std::cmp::Reverse(size(touch)), touch.function));
     biggest
         .into_iter()
-        .take(BIGGEST)
+        .take(MAX_LISTED)
         .map(|touch| BiggestFunction {
             name: name_of(request.functions, touch.function),
             size_bytes: size(touch),

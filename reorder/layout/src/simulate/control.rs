@@ -133,7 +133,7 @@ impl<'image> CopiedControl<'image> {
     /// Where the entries of the table at `address` lead, up to the first that leads out of `function`.
     fn entries(&self, address: Address, function: &Function) -> impl Iterator<Item = Address> + use<'image> {
         /// More than any switch has.
-        const MOST: u64 = 4096;
+        const MAX_ENTRIES: u64 = 4096;
         /// Bytes of an entry: the distance from the table.
         const ENTRY: u64 = 4;
         let (old, range) = (self.old, function.start..function.end);
@@ -142,7 +142,7 @@ impl<'image> CopiedControl<'image> {
             let target = address.plus(i64::from(i32::from_le_bytes(*bytes)) as u64);
             range.contains(&target).then_some(target)
         };
-        (0..MOST).map_while(entry)
+        (0..MAX_ENTRIES).map_while(entry)
     }
 
     /// The copy of the jump table at `address` of the old image.

@@ -43,7 +43,7 @@ pub(crate) fn may_lead_to_code(bases: (Address, Address), distance: u64, text: &
 
 /// The image, its code and its partition, for x86-64.
 #[derive(Clone, Copy)]
-pub struct CodeView<'a, 'data> {
+pub(crate) struct CodeView<'a, 'data> {
     /// The image.
     pub file: &'a ElfFile<'data>,
     /// Its code.
@@ -57,7 +57,7 @@ pub struct CodeView<'a, 'data> {
 ///
 /// # Errors
 /// R7 if there are too many sums to try.
-pub fn check_wide_constants(
+pub(crate) fn check_wide_constants(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
 ) -> Result<(Vec<Finding>, Vec<Address>)> {
@@ -146,16 +146,16 @@ fn far_addresses(
 
 /// What the second form pins.
 #[derive(Debug, Default)]
-pub struct ComputedCalls {
+pub(crate) struct ComputedCalls {
     /// Because of calls of sums, and of values that are added to addresses of functions.
-    pub findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// Because of blocks that only jump to sums, which may as well be those of jump tables.
-    pub of_jumps: Vec<JumpsToSums>,
+    pub(crate) of_jumps: Vec<JumpsToSums>,
 }
 
 /// A block that jumps to sums, and what it pins if these are no jump tables.
 #[derive(Debug)]
-pub struct JumpsToSums {
+pub(crate) struct JumpsToSums {
     block: BlockIndex,
     findings: Vec<Finding>,
 }
@@ -165,7 +165,7 @@ impl ComputedCalls {
     /// explained by tables has none of these. Without this, four-byte words in its neighbourhood lead by chance to functions whose
     /// addresses it takes for other ends.
     #[must_use]
-    pub fn beside_tables(mut self, of_tables: &[Finding]) -> Vec<Finding> {
+    pub(crate) fn beside_tables(mut self, of_tables: &[Finding]) -> Vec<Finding> {
         let unexplained: BTreeSet<BlockIndex> = of_tables
             .iter()
             .filter_map(|finding| match finding {
@@ -183,7 +183,10 @@ impl ComputedCalls {
 ///
 /// # Errors
 /// R7 if there are too many called sums to try.
-pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) -> Result<ComputedCalls> {
+pub(crate) fn check_computed_calls(
+    view: CodeView<'_, '_>,
+    decoded: &[DecodedBlock],
+) -> Result<ComputedCalls> {
     let mut calls = ComputedCalls::default();
     let partition = view.partition;
     for (index, block) in decoded.iter().enumerate() {
@@ -214,7 +217,11 @@ pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) ->
 }
 
 /// Pins functions in a section whose start and end the linker marks.
-pub fn check_named_sections(file: &ElfFile<'_>, code: &CodeSpace<'_>, partition: &Partition) -> Vec<Finding> {
+pub(crate) fn check_named_sections(
+    file: &ElfFile<'_>,
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, block) in partition.blocks.iter().enumerate() {
         let section = file.section_at(code.arenas[block.arena as usize].section);
