@@ -1,8 +1,8 @@
 //! The default strategy.
 //!
 //! Several strategies order the functions of the traces, each result is improved a little, the best one by exact
-//! score is improved further. All other functions follow in the order that is best for recorded runs
-//! left out of the comparison.
+//! score is improved further. All other functions follow in the order that is best for held-out
+//! runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -97,7 +97,7 @@ fn apply_whole(
             .with_hint("leave out --layout, or give traces in place of the order"));
     }
     if request.layout == LayoutKind::Both && request.with_map {
-        return Err(Error::usage("no map leads back over both moved functions and copies")
+        return Err(Error::usage("a map cannot undo moved functions and copies at the same time")
             .with_hint("leave out --map, or use --layout functions or --layout blocks"));
     }
     let with_blocks = |applied| {

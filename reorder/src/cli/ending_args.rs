@@ -14,8 +14,8 @@ use reorder_run::stop_rule::StopRule;
 /// When runs are asked to end.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct EndingArguments {
-    /// End each run this long after its beginning, by SIGTERM, and by SIGKILL 10 s later: for servers and for programs
-    /// that wait for a user
+    /// Send SIGTERM to each run after this many seconds, and SIGKILL if it is still running 10 s later: for servers and for
+    /// programs that wait for a user
     #[arg(long, value_name = "SECONDS")]
     stop_after: Option<f64>,
     /// End each run as soon as it has printed this text on standard output or standard error, in the same way
@@ -27,10 +27,10 @@ impl EndingArguments {
     /// The rule for runs.
     ///
     /// # Errors
-    /// A time that is none, and an empty text.
+    /// An invalid time, or an empty text.
     pub(crate) fn rule(&self) -> Result<StopRule> {
         let after = self.stop_after.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
-            Error::usage("--stop-after needs a number of seconds, which is not negative")
+            Error::usage("--stop-after needs a number of seconds that is not negative")
                 .with_hint("such as --stop-after 2 or --stop-after 0.5")
         })?;
         if self.until.as_ref().is_some_and(String::is_empty) {
@@ -44,7 +44,7 @@ impl EndingArguments {
 /// The rule of the scenario called `name` in `reorder.toml`.
 ///
 /// # Errors
-/// A time that is none, and an empty text.
+/// An invalid time, or an empty text.
 pub(super) fn scenario_rule(name: &str, table: &ScenarioTable, configured: &Configured) -> Result<StopRule> {
     let mistake =
         |cause: &str, hint: &str| configured.file.mistake(&format!("[scenario.{name}] {cause}"), hint);

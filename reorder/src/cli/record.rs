@@ -31,7 +31,7 @@ Examples:
   reorder record -o traces --until 'ready to accept' -- ./server --port 8080
   reorder record                     # all scenarios of reorder.toml, in place of their earlier recordings
 
-Processes that a program forks without executing another one share its trace: a function counts once, when the first of
+Processes that a program forks without executing another one share its trace: a function counts once, when the first of \
 them runs it. Traces accumulate in the directory. Input, output and exit status are those of the program.";
 
 /// Run a program and record the order in which its functions first execute

@@ -59,7 +59,7 @@ pub(crate) struct RelocateArguments {
     /// Keep the build-id although the layout differs
     #[arg(long)]
     keep_build_id: bool,
-    /// Copies of code: leave out the relocations that the linker kept (--emit-relocs), which would not describe them
+    /// With copies of code: drop the relocations that the linker kept (--emit-relocs), because they would not describe the copies
     #[arg(long)]
     drop_relocations: bool,
 }

@@ -37,8 +37,8 @@ pub(crate) struct ScenariosInput {
 
 fn models_help() -> String {
     format!(
-        "Memory models to simulate: {}, or one of reorder.toml; repeatable [default: those of the image's systems; of Mach-O \
-         ios-16k for arm64, macos-4k for x86_64]",
+        "Memory models to simulate: {}, or one of reorder.toml; repeatable [default: those of the systems that run the image; \
+         for Mach-O ios-16k on arm64, macos-4k on x86_64]",
         memory::known_names()
     )
 }

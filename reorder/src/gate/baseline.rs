@@ -85,7 +85,7 @@ impl Baseline {
         let malformed = |message: String| Error::new(ErrorKind::Malformed, message).with_hint(again);
         if let Some(line) = Self::conflict(bytes) {
             // To write it anew would accept whatever either side has made worse.
-            return Err(malformed(format!("line {line}: a conflict of a merge that is not resolved")).with_hint(
+            return Err(malformed(format!("line {line}: an unresolved merge conflict")).with_hint(
                 "take one side whole, such as git checkout --ours or --theirs with this file, and run the gate again: it \
                  shows what the merge costs",
             ));

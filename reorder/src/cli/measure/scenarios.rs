@@ -51,7 +51,7 @@ pub(super) fn starts(
 /// `base` for the scenario called `name`: what the command line says of runs, input and ending overrides the file.
 ///
 /// # Errors
-/// An input that cannot be read, and a rule for the ending that is none.
+/// An input file that cannot be read, or an invalid `stop-after` or `until`.
 pub(crate) fn request_of(
     name: &str,
     table: &ScenarioTable,

@@ -1,7 +1,8 @@
 //! Pins functions whose addresses code computes from constants.
 //!
-//! Three forms occur. The large code model adds a constant of eight bytes to the address of the global offset table, which
-//! it computes from its own address; other code obtains that address by calling the next instruction. Hand-written dispatch
+//! Three forms occur. Code of the large code model computes the address of the global offset table from its
+//! own and adds a constant of eight bytes to it; other code obtains its own address by calling the next
+//! instruction. Hand-written dispatch
 //! adds a stored distance of four or eight bytes to the address of a function, and calls the sum or keeps it. Linkers define
 //! `__start_X` and `__stop_X` around sections whose names are C identifiers, and the first function of such a section has
 //! the address of the section itself.
@@ -32,7 +33,8 @@ const MAX_FAR_TABLES: usize = 1 << 10;
 /// Bound on the addresses in data that code may compute from constants: each may begin a table of [`MAX_TABLE_WORDS`].
 const MAX_FAR_BASES: usize = 1 << 16;
 
-/// Number of first words of a table that count by themselves in an image at a fixed address.
+/// How many words next to the address that code names may each count as evidence alone: of those from the address on in an
+/// image at a fixed address, and of those before the address in any image.
 const MAX_LONE_WORDS: usize = 4;
 
 /// Whether `distance` leads into `text` from an address between the first and the last of `bases`.
@@ -52,8 +54,8 @@ pub(crate) struct CodeView<'a, 'data> {
     pub partition: &'a Partition,
 }
 
-/// Pins for the first form: every function to which a constant leads from any address that code may add it to. Returns the
-/// addresses in data to which constants lead, sorted: tables whose words count from there may be among them.
+/// Pins for the first form: every function to which a constant leads from any address that code may add it to. Also returns,
+/// sorted, the addresses in data to which constants lead: tables whose words are relative to them may start there.
 ///
 /// # Errors
 /// R7 if there are too many sums to try.
@@ -149,7 +151,7 @@ fn far_addresses(
 pub(crate) struct ComputedCalls {
     /// Because of calls of sums, and of values that are added to addresses of functions.
     pub(crate) findings: Vec<Finding>,
-    /// Because of blocks that only jump to sums, which may as well be those of jump tables.
+    /// Because of blocks that only jump to sums; these sums may come from jump tables instead.
     pub(crate) of_jumps: Vec<JumpsToSums>,
 }
 
@@ -161,9 +163,9 @@ pub(crate) struct JumpsToSums {
 }
 
 impl ComputedCalls {
-    /// All that stands once the jump tables are known, with the findings `of_tables` about them: a block whose jumps are all
-    /// explained by tables has none of these. Without this, four-byte words in its neighbourhood lead by chance to functions whose
-    /// addresses it takes for other ends.
+    /// The findings that remain once the jump tables are known; `of_tables` are the findings about those. A block whose jumps
+    /// are all explained by tables contributes none: otherwise four-byte words near its tables would lead by chance to functions,
+    /// from addresses that the block takes for other purposes.
     #[must_use]
     pub(crate) fn beside_tables(mut self, of_tables: &[Finding]) -> Vec<Finding> {
         let unexplained: BTreeSet<BlockIndex> = of_tables
@@ -196,7 +198,7 @@ pub(crate) fn check_computed_calls(
         let index = BlockIndex(index as u32);
         let evidence = partition.block(index).start;
         let Some(sums) = called_by_sum(view, index, block) else {
-            // Large functions jump through many tables, hardly ever from the address of a function.
+            // Large functions jump through many tables, which are hardly ever relative to the address of a function.
             if block.has_computed_call {
                 return Err(beyond_sums(RefusalCode::PrivateRuntimeTables, evidence).into());
             }
