@@ -6,7 +6,7 @@ use reorder_base::hint::Hint;
 
 /// How options are spelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spelling {
+pub(crate) enum Spelling {
     /// Among the arguments of the linker, as `reorder-ld` takes them.
     Wrapper,
     /// As options of a plugin of the linker.
@@ -15,7 +15,7 @@ pub enum Spelling {
 
 /// The hint in words; `None` for what only other commands can meet.
 #[must_use]
-pub fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
+pub(crate) fn text(hint: &Hint, spelling: Spelling) -> Option<String> {
     match hint {
         Hint::Advice(text) => Some(text.clone()),
         Hint::Companion(wanted) => {

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `wrapper` | `reorder-ld`: stands in for a linker, runs the real one and adds the order |
 //! | `plugin` | a linker plugin: orders input sections from inside ld.gold |
-//! | `hints` | hints of the library in the options of both |
+//! | `hints` | turns the library's hints into text that names the options of the wrapper or the plugin |
 //!
-//! Readers, layouts and relocation are those of `reorder`; here is only what concerns linkers.
+//! This crate has only what concerns linkers; readers, layouts and relocation come from the crates of `reorder`.
 
-pub mod hints;
+mod hints;
 pub mod plugin;
 pub mod wrapper;

@@ -34,7 +34,7 @@ pub fn text(hint: &Hint) -> String {
         }
         Hint::OrderFile { otherwise } => order_file(*otherwise),
         Hint::OrderBeforeDump => {
-            "give the order to the linker (`reorder order`): the build then makes the dump with what was linked"
+            "give the order to the linker (`reorder order`): the build then makes the dump with the ordered program"
                 .into()
         }
         Hint::AcceptPins => {
@@ -65,7 +65,7 @@ pub fn text(hint: &Hint) -> String {
         Hint::RunsForConfidence(runs) => format!("--runs {runs}, or a lower --confidence"),
         Hint::RunsOrQuiet(runs) => format!("measure when nothing else runs, or with --runs {runs}"),
         Hint::RunsToNarrowDown(runs) => {
-            format!("--runs {runs} narrows it down; pages touched do not spread")
+            format!("--runs {runs} narrows it down; pages touched do not vary")
         }
         Hint::MoreTimeToMeasure => {
             format!("measure a run that ends by itself, such as --version; {STOP_RUNS}, or give a longer --time-limit SECONDS")

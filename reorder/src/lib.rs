@@ -6,12 +6,12 @@
 #![forbid(unsafe_code)] // the system is asked in reorder-system alone
 
 pub mod cli;
-pub mod exit_status;
+pub(crate) mod exit_status;
 pub mod explain;
 pub mod gate;
 pub mod hints;
 mod names;
-pub mod optimize_report;
+pub(crate) mod optimize_report;
 pub mod packages;
 pub mod page;
 pub mod remarks;

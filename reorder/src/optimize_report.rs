@@ -16,7 +16,7 @@ use reorder_run::measure::{FigureKind, Measurement, Warning};
 
 /// What `reorder optimize` achieved.
 #[derive(Clone, Debug, Serialize)]
-pub struct OptimizeReport {
+pub(crate) struct OptimizeReport {
     /// The program as it was.
     pub image: PathBuf,
     /// The new program.
@@ -49,7 +49,7 @@ pub struct OptimizeReport {
 
 /// One `--run`.
 #[derive(Clone, Debug, Serialize)]
-pub struct OptimizedRun {
+pub(crate) struct OptimizedRun {
     /// As given.
     pub arguments: String,
     /// By the recorded traces.
@@ -62,7 +62,7 @@ pub struct OptimizedRun {
 
 /// Faults of 4 KiB text pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct SimulatedPages {
+pub(crate) struct SimulatedPages {
     /// In the program as it was.
     pub old_faults: u64,
     /// In the new one.
@@ -76,7 +76,7 @@ pub struct SimulatedPages {
 
 /// What was placed.
 #[derive(Clone, Copy, Debug)]
-pub struct Placed {
+pub(crate) struct Placed {
     /// Functions placed first or copied because a run needs them.
     pub functions: usize,
     /// Size of the program as it was.
@@ -85,7 +85,7 @@ pub struct Placed {
 
 impl SimulatedPages {
     /// The totals of a simulation under its first model, which is 4 KiB pages.
-    pub fn of(simulation: &Simulation) -> Self {
+    pub(crate) fn of(simulation: &Simulation) -> Self {
         simulation.totals.first().map_or_else(Self::default, |total| Self {
             old_faults: total.faults,
             new_faults: total.new_faults.unwrap_or(total.faults),
@@ -112,7 +112,7 @@ impl SimulatedPages {
 
 impl OptimizeReport {
     /// Puts the results of all phases together.
-    pub fn new(
+    pub(crate) fn new(
         image: &Path,
         output: &Path,
         (strategy, seed): (Strategy, u64),

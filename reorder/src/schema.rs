@@ -13,7 +13,7 @@ use reorder_layout::configuration::Document;
 
 /// The schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SchemaName {
+pub(crate) enum SchemaName {
     /// What `reorder gate --format json` writes
     Gate,
     /// The baseline of `reorder gate`
@@ -52,7 +52,7 @@ struct ConfigurationFile {
 impl SchemaName {
     /// The schema. Draft 7 for `reorder.toml`, which is what editors know best, else 2020-12.
     #[must_use]
-    pub fn schema(self) -> Schema {
+    pub(crate) fn schema(self) -> Schema {
         let newest = SchemaSettings::draft2020_12();
         match self {
             Self::Gate => newest.for_serialize().into_generator().into_root_schema_for::<GateFile>(),
@@ -67,7 +67,7 @@ impl SchemaName {
     ///
     /// # Errors
     /// When it cannot be expressed as JSON, which is a mistake in the types.
-    pub fn text(self) -> Result<String> {
+    pub(crate) fn text(self) -> Result<String> {
         serde_json::to_string_pretty(&self.schema())
             .map(|text| text + "\n")
             .map_err(|error| Error::usage(format!("cannot express the schema as JSON: {error}")))

@@ -28,7 +28,7 @@ pub fn blocks(path: &Path) -> io::Result<Vec<Block>> {
 fn blocks_of(document: &str, text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut fence: Option<bool> = None;
-    let mut is_behind_empty = true;
+    let mut is_after_empty = true;
     let mut is_open = false;
     for (index, line) in text.lines().enumerate() {
         let mut is_command = match (line.strip_prefix("```"), fence) {
@@ -42,7 +42,7 @@ fn blocks_of(document: &str, text: &str) -> Vec<Block> {
                 false
             }
             (None, Some(is_shell)) => is_shell,
-            (None, None) => line.starts_with("    ") && (is_open || is_behind_empty),
+            (None, None) => line.starts_with("    ") && (is_open || is_after_empty),
         };
         is_command &= !line.trim().is_empty();
         if is_command && !is_open {
@@ -52,7 +52,7 @@ fn blocks_of(document: &str, text: &str) -> Vec<Block> {
             block.commands.push(line.trim().to_owned());
         }
         is_open = is_command;
-        is_behind_empty = line.trim().is_empty();
+        is_after_empty = line.trim().is_empty();
     }
     blocks
 }

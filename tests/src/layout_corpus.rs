@@ -157,8 +157,8 @@ impl Corpus {
                 "compress" => request.compress = Some(Compression::default()),
                 "thorough" => request.effort = Effort::Thorough,
                 memory => {
-                    request.memory = Memory::named(memory)
-                        .ok_or_else(|| format!("no model of memory is called {memory}"))?
+                    request.memory =
+                        Memory::named(memory).ok_or_else(|| format!("no memory model is called {memory}"))?
                 }
             }
         }

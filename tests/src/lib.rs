@@ -36,6 +36,7 @@
 //! | `llvm_tools` | asks LLVM's tools for an order |
 //! | `synthetic` | programs of any size with recorded runs |
 //! | `mutation` | damages ELF images reproducibly |
+//! | `mutation_table` | makes correct outputs wrong and counts what the verifier reports |
 //! | `wrong_copies` | correct outputs with copies, with one error |
 //! | `wrong_output` | correct outputs with one error |
 //! | `unwind_padding` | bytes of unwind entries that say nothing |
@@ -72,6 +73,7 @@ pub mod macho_oracle;
 pub mod macho_pairs;
 pub mod macho_tools;
 pub mod mutation;
+pub mod mutation_table;
 pub mod namesakes;
 pub mod plugin_links;
 pub mod process;

@@ -264,7 +264,7 @@ fn same_with(source: &str, build: &str, which: &str) -> String {
 
 /// A handler resumes execution after the trap.
 #[test]
-fn code_behind_traps_is_copied() {
+fn code_after_traps_is_copied() {
     let source = r#"
 #include <signal.h>
 #include <stdio.h>

@@ -97,7 +97,7 @@ fn damaged_images_are_refused_or_relocated_correctly() {
 }
 
 #[test]
-fn the_command_leaves_nothing_behind_when_it_fails() {
+fn the_command_leaves_no_files_when_it_fails() {
     let seeds = build_seeds();
     let scratch = tempfile::tempdir().unwrap();
     let input = scratch.path().join("input");

@@ -67,7 +67,7 @@ fn assert_ordered(stage: &str, report: &Value) -> u64 {
 }
 
 #[test]
-fn each_link_of_a_stripped_program_is_ordered_after_edits_and_new_recordings() {
+fn stripped_links_are_ordered_after_edits_and_new_recordings() {
     let mut project = Build::new("journey").unwrap();
     project.set("REORDER_REPORT", project.folder().join("report.json"));
     project

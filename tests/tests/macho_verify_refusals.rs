@@ -245,7 +245,7 @@ fn code_that_is_not_understood_does_not_move() {
 }
 
 #[test]
-fn tables_behind_calls_that_never_return_are_tables() {
+fn tables_after_calls_that_never_return_are_tables() {
     // Read as code, the table jumps into the middle of the jump to `_target`.
     let source = ".text\n.globl _main\n.p2align 4\n_main:\n retq\n\
         .globl _switching\n.p2align 4\n_switching:\n cmpl $3, %edi\n ja Lfail\n leaq Ltable(%rip), %rcx\n\

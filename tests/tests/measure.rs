@@ -163,7 +163,7 @@ fn exports_hold_every_run() {
     );
     let text = String::from_utf8_lossy(&run.stdout).into_owned();
     for expected in
-        ["6 cold starts each", "6 warm starts each", "pages touched", "did not touch", "machine: Linux"]
+        ["6 cold starts each", "6 warm starts each", "pages touched", "did not touch", "system: Linux"]
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }
@@ -179,7 +179,7 @@ fn exports_hold_every_run() {
 }
 
 #[test]
-fn counters_see_children_that_nobody_waits_for() {
+fn counters_see_children_that_no_process_waits_for() {
     let workplace = workplace();
     let report = json(&measure(
         workplace.path(),

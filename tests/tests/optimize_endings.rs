@@ -105,7 +105,7 @@ fn a_server_is_recorded_checked_and_measured_until_it_is_ready() {
 }
 
 #[test]
-fn a_run_without_end_is_stopped_at_the_time_limit_and_the_flags_are_named() {
+fn endless_runs_stop_at_the_time_limit_and_flags_are_named() {
     let directory = workplace();
     let directory = directory.path().canonicalize().unwrap();
     let words = ["optimize", "program", "-o", "new", "--run", "serve", "--time-limit", "1"];

@@ -176,6 +176,32 @@ fn a_page_of_both_layouts_works_in_a_browser() {
     browse(&directory.join("report.html"), &summary, "both", ("step_11", 11), &shown);
 }
 
+/// The same source with a larger function that runs, without one that ran, linked in another order.
+#[test]
+fn a_page_of_two_builds_works_in_a_browser() {
+    let directory = relocated();
+    let directory = directory.path();
+    let source = fs::read_to_string(directory.join("program.c")).unwrap();
+    let edited =
+        source.replacen(".skip 2000", ".skip 9000", 1).replacen("step_6(void) {", "step_6b(void) {", 1);
+    let edited = edited.replace(" step_6();", " step_6b();");
+    fs::write(directory.join("edited.c"), edited).unwrap();
+    built(
+        Command::new("gcc")
+            .args(["-O2", "-fPIE", "-pie", "-o", "edited", "odd.s", "edited.c"])
+            .current_dir(directory),
+    );
+    let summary = report(directory, &["program", "edited", "-t", "traces", "-o", "report.html"]);
+    let pairs = &summary["other_build"];
+    assert_eq!(pairs["missing"], 1, "{pairs}");
+    assert!(summary.get("functions_kept").is_none() && summary["functions_moved"].as_u64().unwrap() > 50);
+    let simulated = run(directory, &["simulate", "program", "edited", "-t", "traces", "--format", "json"]);
+    let simulated: Value = serde_json::from_slice(&simulated.stdout).unwrap();
+    assert_eq!(summary["models"][0]["new_faults"], simulated["totals"][0]["new_faults"].as_f64().unwrap());
+    assert_eq!(pairs, &simulated["other_build"]);
+    browse(&directory.join("report.html"), &summary, "builds", ("step_11", 11), &[]);
+}
+
 /// A program and a library of its own, moved together.
 #[test]
 fn a_page_of_a_set_shows_each_image() {

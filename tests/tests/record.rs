@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use end_to_end::recorded_programs::{UNTIL_LET_GO, build, compile, recorded, request, steps};
 use end_to_end::workspace::reorder;
-use reorder_run::record::{Ending, RecordRequest, record};
+use reorder_run::record::{RecordRequest, record};
+use reorder_system::stops::Ending;
 
 const ORDER: &str = r#"
     #include <stdlib.h>

@@ -11,7 +11,8 @@ use end_to_end::recorded_programs::{Program, compile, request};
 use end_to_end::workspace::reorder;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
-use reorder_run::record::{Ending, RecordOutcome, RecordRequest, record};
+use reorder_run::record::{RecordOutcome, RecordRequest, record};
+use reorder_system::stops::Ending;
 use reorder_trace::{BlockAccount, Event, ImageIdentity, executed_blocks, resolve, text};
 
 /// Switches, loops, cold paths that the compiler splits off, and parts that never run.
@@ -132,7 +133,7 @@ fn recorded_blocks_are_what_an_emulator_executes() {
 }
 
 #[test]
-fn functions_and_their_order_are_the_same_with_and_without_blocks() {
+fn functions_and_order_are_the_same_with_and_without_blocks() {
     let program = built();
     let arguments = ["1", "x!aa", "5"];
     let plain = record(&request(&program.path, &arguments)).unwrap();
@@ -149,7 +150,7 @@ fn functions_and_their_order_are_the_same_with_and_without_blocks() {
 }
 
 #[test]
-fn recorded_blocks_are_believed_for_the_program_and_for_functions_that_another_build_shares() {
+fn recorded_blocks_serve_functions_that_another_build_shares() {
     let program = built();
     let trace = with_blocks(&program, &["1", "3"]).traces.remove(0).trace;
     let trace = text::read(text::write(&trace).as_bytes()).unwrap().traces.remove(0);
@@ -177,7 +178,7 @@ fn recorded_blocks_are_believed_for_the_program_and_for_functions_that_another_b
 }
 
 #[test]
-fn threads_and_forked_processes_record_blocks_and_are_not_affected() {
+fn threads_and_forks_record_blocks_and_are_not_affected() {
     let program = compile(
         r#"
         #include <pthread.h>

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use end_to_end::recorded_programs::{compile, request};
 use end_to_end::workspace::reorder;
-use reorder_run::record::{Ending, record};
+use reorder_run::record::record;
+use reorder_system::stops::Ending;
 
 /// Far longer than any run takes that ends at all.
 const FOR_EVER: Duration = Duration::from_secs(120);

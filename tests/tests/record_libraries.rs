@@ -6,7 +6,8 @@ use std::fs;
 use std::time::Duration;
 
 use end_to_end::recorded_programs::{UNTIL_LET_GO, build, request, steps};
-use reorder_run::record::{Ending, RecordOutcome, RecordRequest, record};
+use reorder_run::record::{RecordOutcome, RecordRequest, record};
+use reorder_system::stops::Ending;
 use tempfile::TempDir;
 
 const LIBRARY: &str = "

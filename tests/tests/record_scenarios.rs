@@ -74,6 +74,55 @@ fn every_scenario_is_recorded_where_its_traces_are() {
     assert!(!directory.join("other").exists());
 }
 
+/// Waits for ever once it has read its input, and says when it does.
+const SERVER: &str = "
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((noinline)) int fed(int x) { volatile int y = x; return y + 1; }
+int main(void) {
+    int sum = getchar() == 'f' ? fed(1) : 0;
+    puts(\"ready\");
+    fflush(stdout);
+    for (;;) sleep(sum + 1);
+}
+";
+
+#[test]
+fn scenarios_say_how_servers_end_and_what_they_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    std::fs::write(directory.join("server.c"), SERVER).unwrap();
+    std::fs::write(directory.join("input"), "food").unwrap();
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O1", "-o", "server", "server.c"]).current_dir(directory);
+    assert!(compiler.status().expect("gcc is installed").success());
+    let scenario = |keys: &str| {
+        let text = format!("[scenario.serve]\nprogram = './server'\ntraces = ['traces']\n{keys}\n");
+        std::fs::write(directory.join("reorder.toml"), text).unwrap();
+    };
+    for keys in ["stdin = 'input'\nuntil = 'ready'", "stdin = 'input'\nstop-after = 0.5"] {
+        scenario(keys);
+        let output = call(&["record"], directory);
+        assert_eq!(output.status.code(), Some(0), "{keys}: {output:?}");
+        let trace = std::fs::read_to_string(directory.join("traces/server.001.001.trace")).unwrap();
+        assert!(trace.contains("\tfed\n"), "{keys}: {trace}");
+        let measured = call(&["measure", "--runs", "2", "--format", "json"], directory);
+        assert_eq!(measured.status.code(), Some(0), "{keys}: {measured:?}");
+    }
+    for (keys, told) in [
+        ("stop-after = -1.0", "[scenario.serve] has a stop-after that is no number of seconds"),
+        ("until = ''", "[scenario.serve] has an empty until"),
+        ("stdin = 'absent'", "absent"),
+    ] {
+        scenario(keys);
+        for command in ["record", "measure"] {
+            let output = call(&[command], directory);
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.code() == Some(2) && stderr.contains(told), "{command} {keys}: {stderr}");
+        }
+    }
+}
+
 #[test]
 fn recordings_are_replaced_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();

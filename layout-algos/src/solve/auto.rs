@@ -1,8 +1,8 @@
 //! The default strategy.
 //!
 //! Several strategies order the functions of the traces, each result is improved a little, the best one by exact
-//! score is improved further. All other functions follow in the order that is best for recorded runs
-//! left out of the comparison.
+//! score is improved further. All other functions follow in the order that is best for held-out
+//! runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -118,7 +118,7 @@ impl Auto {
                 (candidate, cheapest(problem, [traced, searched].into_iter().chain(centred)))
             })
             .collect();
-        let best = ordered.into_iter().min_by_key(|(_, traced)| cost_in_front(problem, traced));
+        let best = ordered.into_iter().min_by_key(|(_, traced)| cost_at_beginning(problem, traced));
         let Some((candidate, traced)) = best else { return (Candidate::FirstSeen, Vec::new()) };
         control.report(Phase::Search, 0, 1);
         let searched = search.improve_watched(problem, &traced, control);
@@ -196,10 +196,10 @@ fn candidates(problem: &LayoutProblem) -> Vec<Candidate> {
 
 /// The first of the cheapest orders.
 fn cheapest(problem: &LayoutProblem, orders: impl IntoIterator<Item = Vec<FunctionId>>) -> Vec<FunctionId> {
-    orders.into_iter().min_by_key(|traced| cost_in_front(problem, traced)).unwrap_or_default()
+    orders.into_iter().min_by_key(|traced| cost_at_beginning(problem, traced)).unwrap_or_default()
 }
 
 /// The cost of the recorded runs with `traced` first; the functions after it do not affect them.
-fn cost_in_front(problem: &LayoutProblem, traced: &[FunctionId]) -> Cost {
+fn cost_at_beginning(problem: &LayoutProblem, traced: &[FunctionId]) -> Cost {
     cost(problem, &FunctionOrder::with_rest(traced.iter().copied(), problem.function_count() as u32))
 }

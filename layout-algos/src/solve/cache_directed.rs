@@ -12,7 +12,7 @@
 //! same name in LLVM (Pupyrev, "Cache-directed sort", review D152834, 2023), which follows Newell and Pupyrev,
 //! "Improved Basic Block Reordering" (IEEE Transactions on Computers, 2020). Where the arcs come from:
 //! [`call_graph`](super::call_graph). Only square roots and rational operations are used, which give the same on
-//! every machine.
+//! every system.
 //!
 //! Chains have at most [`MAX_CHAIN_LENGTH`] functions, so each arc is valued again at most twice that often: time is
 //! O(arcs · MAX_CHAIN_LENGTH · log arcs) at the very worst and near-linear in practice.
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn callees_stand_behind_their_callers() {
+    fn callees_follow_their_callers() {
         let order = order(vec![64; 5], &[(10, &[3, 1]), (1, &[1, 0]), (9, &[2, 4])]);
         let place = |function: u32| order.iter().position(|&other| other == function).unwrap();
         assert_eq!((place(1), place(4)), (place(3) + 1, place(2) + 1), "{order:?}");

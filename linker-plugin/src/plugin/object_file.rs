@@ -64,7 +64,7 @@ pub enum Scope {
 
 /// Whether a section of this name becomes part of the ordinary code. `.init` and `.fini` are one function in pieces, and
 /// other names may have a special meaning.
-pub fn is_code_name(name: &[u8]) -> bool {
+pub(crate) fn is_code_name(name: &[u8]) -> bool {
     name == b".text" || name.starts_with(b".text.") || name.starts_with(b".gnu.linkonce.t.")
 }
 

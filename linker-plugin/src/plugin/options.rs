@@ -92,7 +92,7 @@ impl Options {
 
     /// Whether these texts contain `strict` and `quiet`; other texts may be unknown: some linkers give every plugin the
     /// options of all.
-    pub fn glimpse<Text: AsRef<[u8]>>(texts: &[Text]) -> (bool, Talk) {
+    pub(crate) fn glimpse<Text: AsRef<[u8]>>(texts: &[Text]) -> (bool, Talk) {
         let has = |wanted: &[u8]| texts.iter().any(|text| text.as_ref() == wanted);
         (has(b"strict"), if has(b"quiet") { Talk::Quiet } else { Talk::Short })
     }

@@ -20,13 +20,13 @@ use super::talk::{Talk, hint_of};
 #[derive(Clone, Copy, Debug)]
 pub struct Account<'call> {
     /// What is linked.
-    pub invocation: &'call Invocation,
+    pub(crate) invocation: &'call Invocation,
     /// The options.
-    pub options: &'call Options,
+    pub(crate) options: &'call Options,
     /// The environment.
-    pub environment: &'call Environment,
+    pub(crate) environment: &'call Environment,
     /// For messages.
-    pub talk: Talk,
+    pub(crate) talk: Talk,
 }
 
 /// A link that was not ordered, as the report of it.
@@ -49,7 +49,7 @@ impl Report for UnorderedReport {
 
 impl Account<'_> {
     /// The functions of the output were ordered. The output is delivered: an error here is only a warning.
-    pub fn ordered(&self, report: &LinkReport) {
+    pub(crate) fn ordered(&self, report: &LinkReport) {
         self.talk.note(&report.text(Width::UNLIMITED));
         self.write(report);
         let text = report.text(Width::UNLIMITED);
@@ -58,7 +58,7 @@ impl Account<'_> {
     }
 
     /// The output is linked without an order, or not at all, because of `error`.
-    pub fn not_ordered(&self, error: &Error) {
+    pub(crate) fn not_ordered(&self, error: &Error) {
         let (reason, hint) = (error.to_string(), hint_of(error));
         self.write(&UnorderedReport {
             output: self.invocation.output.display().to_string(),

@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 /// A file for the linker, and the option that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Addition {
+pub(crate) struct Addition {
     /// How the linker takes it.
-    pub form: Form,
+    pub(crate) form: Form,
     /// The file's contents.
-    pub contents: Vec<u8>,
+    pub(crate) contents: Vec<u8>,
 }
 
 /// How a linker takes an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Form {
+pub(crate) enum Form {
     /// Symbols, for lld.
     Symbols,
     /// A linker script.
@@ -31,7 +31,7 @@ pub enum Form {
 impl Addition {
     /// A file with these contents.
     #[must_use]
-    pub fn new(form: Form, contents: &[u8]) -> Self {
+    pub(crate) fn new(form: Form, contents: &[u8]) -> Self {
         Self { form, contents: contents.to_vec() }
     }
 
@@ -39,7 +39,7 @@ impl Addition {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn arguments(&self, path: &Path) -> Result<Vec<OsString>> {
+    pub(crate) fn arguments(&self, path: &Path) -> Result<Vec<OsString>> {
         std::fs::write(path, &self.contents).map_err(|error| Error::io(path, error))?;
         let with_equals = |option: &str| {
             let mut argument = OsString::from(option);

@@ -16,26 +16,26 @@ const MAX_BYTES: u64 = 2 << 30;
 
 /// A directory of entries.
 #[derive(Clone, Debug)]
-pub struct Cache {
+pub(crate) struct Cache {
     directory: PathBuf,
 }
 
 impl Cache {
     /// The cache in `directory`, which is made when it is first written.
     #[must_use]
-    pub fn in_directory(directory: PathBuf) -> Self {
+    pub(crate) fn in_directory(directory: PathBuf) -> Self {
         Self { directory }
     }
 
     /// The value that was put in for `key`.
     #[must_use]
-    pub fn get<Value: DeserializeOwned>(&self, key: &Digest) -> Option<Value> {
+    pub(crate) fn get<Value: DeserializeOwned>(&self, key: &Digest) -> Option<Value> {
         let text = std::fs::read(self.file(key, "json")).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
     /// Remembers `value` for `key`.
-    pub fn put(&self, key: &Digest, value: &impl Serialize) {
+    pub(crate) fn put(&self, key: &Digest, value: &impl Serialize) {
         let Ok(text) = serde_json::to_vec(value) else { return };
         if std::fs::create_dir_all(&self.directory).is_ok() {
             let _ = reorder_system::write::whole(&self.file(key, "json"), &text);
@@ -44,13 +44,13 @@ impl Cache {
 
     /// Where contents of this digest are, if they are kept.
     #[must_use]
-    pub fn attachment(&self, digest: &Digest) -> PathBuf {
+    pub(crate) fn attachment(&self, digest: &Digest) -> PathBuf {
         self.file(digest, "file")
     }
 
     /// Keeps `contents`, for entries that name them by their digest; failures are ignored.
     #[must_use]
-    pub fn attach(&self, contents: &[u8]) -> Option<Digest> {
+    pub(crate) fn attach(&self, contents: &[u8]) -> Option<Digest> {
         let digest = digest_of(contents);
         std::fs::create_dir_all(&self.directory).ok()?;
         reorder_system::write::whole(&self.attachment(&digest), contents).ok()?;
@@ -58,7 +58,7 @@ impl Cache {
     }
 
     /// Drops the oldest entries when there are too many.
-    pub fn prune(&self) {
+    pub(crate) fn prune(&self) {
         self.prune_to(MAX_BYTES);
     }
 

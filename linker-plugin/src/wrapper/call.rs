@@ -17,31 +17,31 @@ use super::recorded::Recorded;
 use super::talk::Talk;
 
 /// The exit status when this program could not do its part.
-pub const COULD_NOT_RUN: u8 = 2;
+pub(crate) const COULD_NOT_RUN: u8 = 2;
 /// The exit status for a finding: the traces fit too little.
 const FINDING: u8 = 1;
 
 /// What to link, and with which linker.
 #[derive(Debug)]
-pub struct Call<'call> {
+pub(crate) struct Call<'call> {
     /// The linker that is stood in for.
-    pub program: PathBuf,
+    pub(crate) program: PathBuf,
     /// What this process was started with.
-    pub environment: &'call Environment,
+    pub(crate) environment: &'call Environment,
     /// What is linked.
-    pub invocation: &'call Invocation,
+    pub(crate) invocation: &'call Invocation,
     /// The options.
-    pub options: &'call Options,
+    pub(crate) options: &'call Options,
     /// Whether the arguments name our files, which must not outlive this process.
-    pub has_own_files: bool,
+    pub(crate) has_own_files: bool,
     /// Where to say what is done.
-    pub talk: Talk,
+    pub(crate) talk: Talk,
 }
 
 impl Call<'_> {
     /// Links; gives the exit status.
     #[must_use]
-    pub fn link(&self) -> u8 {
+    pub(crate) fn link(&self) -> u8 {
         let cache = self.options.cache_directory(self.environment).map(Cache::in_directory);
         let cache = cache.as_ref();
         let recorded = match self.recorded(cache) {

@@ -8,10 +8,10 @@ use std::ffi::OsString;
 use super::environment::Environment;
 
 /// Number and start time of the process that called the compiler.
-pub const VARIABLE: &str = "REORDER_CALLER";
+pub(crate) const VARIABLE: &str = "REORDER_CALLER";
 
 /// The value of [`VARIABLE`] for this process.
-pub fn this_process() -> OsString {
+pub(crate) fn this_process() -> OsString {
     let number = std::process::id();
     match start_time(number) {
         Some(time) => format!("{number}:{time}").into(),
@@ -21,7 +21,7 @@ pub fn this_process() -> OsString {
 
 /// Watches the process that called the compiler which called us, if there is one: when it ends before us, we end, and
 /// with us the linker that is tied to us. Where the system has no means for that, the process is not watched.
-pub fn follow(environment: &Environment) {
+pub(crate) fn follow(environment: &Environment) {
     let caller = environment.variable(VARIABLE).and_then(|value| value.to_str()).and_then(|value| {
         let (number, time) = value.split_once(':')?;
         Some((number.parse::<u32>().ok()?, time.to_owned()))
@@ -32,7 +32,7 @@ pub fn follow(environment: &Environment) {
 }
 
 /// Whether [`follow`] has a process to watch.
-pub fn is_watched(environment: &Environment) -> bool {
+pub(crate) fn is_watched(environment: &Environment) -> bool {
     environment.variable(VARIABLE).is_some()
 }
 

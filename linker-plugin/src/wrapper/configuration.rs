@@ -22,10 +22,10 @@ use super::options::{COMMAND_LINE_ONLY, word};
 
 /// What a configuration says about links.
 #[derive(Clone, Debug, Default)]
-pub struct Configuration {
+pub(crate) struct Configuration {
     file: ConfigurationFile,
     /// Why a file that was found is not used.
-    pub note: Option<String>,
+    pub(crate) note: Option<String>,
 }
 
 impl Configuration {
@@ -33,7 +33,7 @@ impl Configuration {
     ///
     /// # Errors
     /// As there.
-    pub fn find(chosen: Option<&Path>, directory: &Path) -> Result<Self> {
+    pub(crate) fn find(chosen: Option<&Path>, directory: &Path) -> Result<Self> {
         let mut file = ConfigurationFile::find(chosen, directory, "--reorder-config")?;
         let note = file.note.take();
         Ok(Self { file, note })
@@ -43,7 +43,7 @@ impl Configuration {
     ///
     /// # Errors
     /// Keys that are no option, and values that no option takes.
-    pub fn words(
+    pub(crate) fn words(
         &self,
         program: Option<&OsStr>,
         definition: &clap::Command,

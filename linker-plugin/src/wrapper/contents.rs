@@ -12,11 +12,11 @@ use sha2::{Digest as _, Sha256};
 
 /// SHA-256 of some contents, in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Digest(pub String);
+pub(crate) struct Digest(pub(crate) String);
 
 /// What the system knows of a file; the same stamp means the same contents, unless clocks are set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp {
+pub(crate) struct Stamp {
     bytes: u64,
     inode: u64,
     /// Nanoseconds since 1970. The time of change cannot be set by programs, the time of modification can.
@@ -29,7 +29,7 @@ impl Stamp {
     ///
     /// # Errors
     /// The system's.
-    pub fn of(path: &Path) -> Result<Self> {
+    pub(crate) fn of(path: &Path) -> Result<Self> {
         let metadata = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
         let nanoseconds = |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
         Ok(Self {
@@ -45,7 +45,7 @@ impl Stamp {
 ///
 /// # Errors
 /// The system's.
-pub fn digest_of_file(path: &Path) -> Result<Digest> {
+pub(crate) fn digest_of_file(path: &Path) -> Result<Digest> {
     let failed = |error| Error::io(path, error);
     let mut file = File::open(path).map_err(failed)?;
     let mut state = Sha256::new();
@@ -60,13 +60,16 @@ pub fn digest_of_file(path: &Path) -> Result<Digest> {
 
 /// The digest of these contents; that of a file with them.
 #[must_use]
-pub fn digest_of(contents: &[u8]) -> Digest {
+pub(crate) fn digest_of(contents: &[u8]) -> Digest {
     finish(Sha256::new_with_prefix(contents))
 }
 
 /// The digest of several pieces of text, with their borders; `kind` separates the purposes of digests.
 #[must_use]
-pub fn digest_of_parts<'parts>(kind: &'parts str, parts: impl Iterator<Item = &'parts [u8]>) -> Digest {
+pub(crate) fn digest_of_parts<'parts>(
+    kind: &'parts str,
+    parts: impl Iterator<Item = &'parts [u8]>,
+) -> Digest {
     let mut state = Sha256::new();
     for part in std::iter::once(kind.as_bytes()).chain(parts) {
         state.update((part.len() as u64).to_le_bytes());

@@ -24,7 +24,7 @@ use super::environment::Environment;
 use super::process::{exit_code, tie_to_this_process};
 use super::{caller, driver_words, links};
 
-pub use driver_words::{advice, is_driver_call};
+pub(crate) use driver_words::{advice, is_driver_call};
 
 /// The default compiler.
 const DEFAULT_DRIVER: &str = "cc";
@@ -37,7 +37,7 @@ const DEFAULT_DRIVER: &str = "cc";
 ///
 /// # Errors
 /// There is no such compiler, or it cannot be started, or the folder of links cannot be made.
-pub fn run(
+pub(crate) fn run(
     arguments: Vec<OsString>,
     words: &[OsString],
     own_options: &[OsString],
@@ -118,7 +118,7 @@ mod tests {
     use crate::wrapper::talk::hint_of;
 
     #[test]
-    fn options_are_quoted_behind_those_that_are_there() {
+    fn options_are_quoted_after_those_that_are_there() {
         let mut environment =
             Environment { variables: Default::default(), own_executable: PathBuf::from("/nonexistent") };
         hand_on(&[], &mut environment);

@@ -79,7 +79,7 @@ const COMPILER_NAME: &[u8] = b"reorder-cc";
 
 /// Whether this program was called as a compiler and not as a linker: under `arguments_zero`, the name of our own
 /// command, with `words`, arguments with what their response files hold.
-pub fn is_driver_call(arguments_zero: &OsStr, words: &[OsString]) -> bool {
+pub(crate) fn is_driver_call(arguments_zero: &OsStr, words: &[OsString]) -> bool {
     let called = Path::new(arguments_zero).file_name().unwrap_or_default();
     if called.as_bytes().starts_with(COMPILER_NAME) {
         return true;
@@ -111,7 +111,7 @@ pub fn is_driver_call(arguments_zero: &OsStr, words: &[OsString]) -> bool {
 
 /// What to say when rustc calls us as a bare linker, by mistake: it did not ask for a program with its startup code, so
 /// the link fails, or makes one that does not run.
-pub fn advice(arguments_zero: &OsStr, words: &[OsString]) -> Option<&'static str> {
+pub(crate) fn advice(arguments_zero: &OsStr, words: &[OsString]) -> Option<&'static str> {
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
     let file = words.iter().map(Path::new).find(|path| path.ends_with("symbols.o"));
     let folder = file.and_then(Path::parent).and_then(Path::file_name)?;
@@ -125,7 +125,7 @@ pub fn advice(arguments_zero: &OsStr, words: &[OsString]) -> Option<&'static str
 
 /// The linker that `words` of a compiler name by its path: the last of `--ld-path=`, else the last
 /// `-fuse-ld=` if it is absolute.
-pub fn linker_by_path(words: &[OsString]) -> Option<OsString> {
+pub(crate) fn linker_by_path(words: &[OsString]) -> Option<OsString> {
     let last = |option: &[u8]| words.iter().rev().find_map(|word| word.as_bytes().strip_prefix(option));
     let by_kind = || last(b"-fuse-ld=").filter(|linker| linker.starts_with(b"/"));
     last(b"--ld-path=")
@@ -135,7 +135,7 @@ pub fn linker_by_path(words: &[OsString]) -> Option<OsString> {
 }
 
 /// The folders that `-B` names, in their order.
-pub fn folders(words: &[OsString]) -> Vec<PathBuf> {
+pub(crate) fn folders(words: &[OsString]) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     let mut words = words.iter().map(|word| word.as_bytes());
     while let Some(word) = words.next() {

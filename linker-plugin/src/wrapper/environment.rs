@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use reorder_base::error::{Error, Result};
 
 /// How many of our processes are between the first call and this one. A driver and its linker make two.
-pub const DEPTH: &str = "REORDER_DEPTH";
+pub(crate) const DEPTH: &str = "REORDER_DEPTH";
 /// Folders, separated by colons, in which linkers are looked for before all others.
-pub const LINKER_PATH: &str = "REORDER_LINKER_PATH";
+pub(crate) const LINKER_PATH: &str = "REORDER_LINKER_PATH";
 /// The two programs of this package, and other copies of them, lead to each other as surely as to themselves.
 const OWN_NAMES: [&str; 2] = ["reorder-ld", "reorder-cc"];
 /// Deeper than this, some script or copy calls us again.
@@ -21,11 +21,11 @@ const DEEPEST: u32 = 8;
 
 /// The process's environment, so that tests need not change it.
 #[derive(Clone, Debug)]
-pub struct Environment {
+pub(crate) struct Environment {
     /// All environment variables.
-    pub variables: BTreeMap<OsString, OsString>,
+    pub(crate) variables: BTreeMap<OsString, OsString>,
     /// The file of this program.
-    pub own_executable: PathBuf,
+    pub(crate) own_executable: PathBuf,
 }
 
 impl Environment {
@@ -36,7 +36,7 @@ impl Environment {
     ///
     /// # Errors
     /// The system does not tell which file this program is.
-    pub fn of_process() -> Result<Self> {
+    pub(crate) fn of_process() -> Result<Self> {
         let own_executable = std::env::current_exe().map_err(|source| {
             let mut error = Error::io(Path::new("/proc/self/exe"), source);
             error.file = None;
@@ -51,27 +51,27 @@ impl Environment {
     }
 
     /// The value of a variable; none when it is empty.
-    pub fn variable(&self, name: &str) -> Option<&OsStr> {
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
     /// Where programs keep what can be made again: `XDG_CACHE_HOME`, else `.cache` in `HOME`; relative paths would mean
     /// another place in every folder of a build.
-    pub fn cache_directory(&self) -> Option<PathBuf> {
+    pub(crate) fn cache_directory(&self) -> Option<PathBuf> {
         let directory = |name: &str| self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         directory("XDG_CACHE_HOME").or_else(|| directory("HOME").map(|home| home.join(".cache")))
     }
 
     /// The folders that a variable lists. Empty ones, which mean the current directory, are left out: a linker
     /// must not come from there.
-    pub fn folders(&self, name: &str) -> Vec<PathBuf> {
+    pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
         let value = self.variable(name).unwrap_or_default();
         std::env::split_paths(value).filter(|folder| !folder.as_os_str().is_empty()).collect()
     }
 
     /// Adds to the folders of [`LINKER_PATH`], after those that are there. A folder whose name holds a colon cannot
     /// be listed and is left out.
-    pub fn add_linker_folders(&mut self, folders: impl IntoIterator<Item = PathBuf>) {
+    pub(crate) fn add_linker_folders(&mut self, folders: impl IntoIterator<Item = PathBuf>) {
         let mut all = self.folders(LINKER_PATH);
         for folder in folders {
             if !folder.as_os_str().as_bytes().contains(&b':') && !all.contains(&folder) {
@@ -84,7 +84,7 @@ impl Environment {
     }
 
     /// Whether `file` is this program, under any name. A file that cannot be inspected is not.
-    pub fn is_own(&self, file: &Path) -> bool {
+    pub(crate) fn is_own(&self, file: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
         let is_namesake = || {
             let canonical = std::fs::canonicalize(file).unwrap_or_default();
@@ -101,7 +101,7 @@ impl Environment {
     ///
     /// # Errors
     /// There are so many levels above us already that they must be a cycle.
-    pub fn for_child(&self) -> Result<BTreeMap<OsString, OsString>> {
+    pub(crate) fn for_child(&self) -> Result<BTreeMap<OsString, OsString>> {
         let depth = self.variable(DEPTH).and_then(OsStr::to_str).and_then(|text| text.parse::<u32>().ok());
         let depth = depth.unwrap_or(0);
         if depth >= DEEPEST {

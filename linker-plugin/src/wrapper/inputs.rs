@@ -15,7 +15,7 @@ use super::route::Route;
 
 /// A file as it was when it was linked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Input {
+pub(crate) struct Input {
     stamp: Stamp,
     digest: Digest,
 }
@@ -34,7 +34,7 @@ impl Input {
 
 /// Reads all inputs of a link; `None` if they cannot show whether a later link is the same.
 #[must_use]
-pub fn inputs_of(invocation: &Invocation) -> Option<Vec<Input>> {
+pub(crate) fn inputs_of(invocation: &Invocation) -> Option<Vec<Input>> {
     let paths: Vec<PathBuf> = invocation.inputs().collect();
     let read = |path: &PathBuf| (!is_thin_archive(path)).then(|| Input::of(path).ok()).flatten();
     paths.par_iter().map(read).collect()
@@ -42,7 +42,7 @@ pub fn inputs_of(invocation: &Invocation) -> Option<Vec<Input>> {
 
 /// Whether the inputs of `invocation` are still `inputs`.
 #[must_use]
-pub fn are_same(inputs: &[Input], invocation: &Invocation) -> bool {
+pub(crate) fn are_same(inputs: &[Input], invocation: &Invocation) -> bool {
     let paths: Vec<PathBuf> = invocation.inputs().collect();
     paths.len() == inputs.len() && paths.par_iter().zip(inputs).all(|(path, input)| input.is_still(path))
 }
@@ -59,7 +59,7 @@ fn is_thin_archive(path: &Path) -> bool {
 ///
 /// # Errors
 /// A linker that is gone.
-pub fn key(link: &OrderedLink<'_>, route: Route) -> Result<Digest> {
+pub(crate) fn key(link: &OrderedLink<'_>, route: Route) -> Result<Digest> {
     let (real, invocation) = (link.real, link.invocation);
     let temporary = std::env::temp_dir();
     let arguments: Vec<OsString> =
@@ -81,7 +81,7 @@ pub fn key(link: &OrderedLink<'_>, route: Route) -> Result<Digest> {
 ///
 /// # Errors
 /// The system's.
-pub fn image_key(link: &OrderedLink<'_>, path: &Path) -> Result<Digest> {
+pub(crate) fn image_key(link: &OrderedLink<'_>, path: &Path) -> Result<Digest> {
     let image = match link.cache {
         Some(_) => digest_of_file(path)?,
         None => Digest(String::new()),

@@ -13,20 +13,20 @@ mod named_files;
 
 /// One call of a linker.
 #[derive(Clone, Debug)]
-pub struct Invocation {
+pub(crate) struct Invocation {
     /// The arguments as they came.
-    pub arguments: Vec<OsString>,
+    pub(crate) arguments: Vec<OsString>,
     /// The same with response files read.
-    pub expanded: Vec<OsString>,
+    pub(crate) expanded: Vec<OsString>,
     /// Where the linker works.
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// What is linked, as the arguments spell it.
-    pub output: PathBuf,
+    pub(crate) output: PathBuf,
 }
 
 /// Why a link is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftAlone {
+pub(crate) enum LeftAlone {
     /// No link: a query of the version or of the linker's capabilities.
     Question,
     /// The result is an object file.
@@ -46,7 +46,7 @@ pub enum LeftAlone {
 impl LeftAlone {
     /// In a few words.
     #[must_use]
-    pub fn reason(self) -> &'static str {
+    pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Question => "nothing is linked",
             Self::Relocatable => "the output is an object file",
@@ -62,7 +62,7 @@ impl LeftAlone {
 impl Invocation {
     /// A call with `arguments` in `directory`.
     #[must_use]
-    pub fn new(arguments: Vec<OsString>, directory: &Path) -> Self {
+    pub(crate) fn new(arguments: Vec<OsString>, directory: &Path) -> Self {
         let expanded = expanded(&arguments, directory);
         let output = last_value(&expanded, &["-o", "--output"]).map_or_else(|| "a.out".into(), PathBuf::from);
         Self { arguments, expanded, directory: directory.to_path_buf(), output }
@@ -70,13 +70,13 @@ impl Invocation {
 
     /// Where the output is.
     #[must_use]
-    pub fn output_path(&self) -> PathBuf {
+    pub(crate) fn output_path(&self) -> PathBuf {
         self.directory.join(&self.output)
     }
 
     /// The name that the program has when it is used: cargo links `name-0123456789abcdef` and copies it.
     #[must_use]
-    pub fn program(&self) -> Option<OsString> {
+    pub(crate) fn program(&self) -> Option<OsString> {
         let name = self.output.file_name()?;
         let bytes = name.as_bytes();
         let cargo = bytes.len().checked_sub(17).map(|dash| bytes.split_at(dash)).filter(|(stem, hash)| {
@@ -89,7 +89,7 @@ impl Invocation {
 
     /// Whether this is a program that a build runs once and throws away.
     #[must_use]
-    pub fn is_helper_of_a_build(&self) -> bool {
+    pub(crate) fn is_helper_of_a_build(&self) -> bool {
         let name = self.output.file_name().map(OsStr::as_bytes).unwrap_or_default();
         [&b"build_script_"[..], b"build-script-", b"cmTC_", b"conftest"]
             .iter()
@@ -98,7 +98,7 @@ impl Invocation {
 
     /// Why this link is left alone, if so.
     #[must_use]
-    pub fn left_alone(&self) -> Option<LeftAlone> {
+    pub(crate) fn left_alone(&self) -> Option<LeftAlone> {
         if self.has(&["-r", "-i", "--relocatable", "-relocatable", "-Ur"]) {
             return Some(LeftAlone::Relocatable);
         }
@@ -133,13 +133,13 @@ impl Invocation {
 
     /// Whether one of `names` is among the arguments.
     #[must_use]
-    pub fn has(&self, names: &[&str]) -> bool {
+    pub(crate) fn has(&self, names: &[&str]) -> bool {
         self.expanded.iter().any(|argument| names.iter().any(|name| argument == name))
     }
 
     /// Whether `name`, or `name=…`, is among the arguments.
     #[must_use]
-    pub fn has_with_value(&self, name: &str) -> bool {
+    pub(crate) fn has_with_value(&self, name: &str) -> bool {
         self.expanded.iter().any(|argument| {
             argument
                 .as_bytes()
@@ -150,21 +150,21 @@ impl Invocation {
 
     /// The file that the linker writes a map to.
     #[must_use]
-    pub fn map(&self) -> Option<PathBuf> {
+    pub(crate) fn map(&self) -> Option<PathBuf> {
         let map = last_value(&self.expanded, &["-Map", "--Map", "-map"]).filter(|map| *map != "-")?;
         Some(self.directory.join(map))
     }
 
     /// Files in which linkers record where their output is.
     #[must_use]
-    pub fn files_about_output(&self) -> Vec<PathBuf> {
+    pub(crate) fn files_about_output(&self) -> Vec<PathBuf> {
         let dependencies = last_value(&self.expanded, &["--dependency-file", "-dependency_info"]);
         self.map().into_iter().chain(dependencies.map(|file| self.directory.join(file))).collect()
     }
 
     /// Whether the linker leaves further files next to its output, which are lost when it links at another place.
     #[must_use]
-    pub fn leaves_files_beside_output(&self) -> bool {
+    pub(crate) fn leaves_files_beside_output(&self) -> bool {
         let options = ["save-temps", "thinlto-index-only", "thinlto-emit", "time-trace"];
         self.expanded.iter().any(|argument| {
             let text = argument.to_string_lossy();
@@ -174,7 +174,7 @@ impl Invocation {
 
     /// Files that the arguments name, by path, by `-l` or as the value of an option: what the link depends on, as far as
     /// the arguments tell.
-    pub fn inputs(&self) -> impl Iterator<Item = PathBuf> + '_ {
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let output = self.output_path();
         let files = named_files::named_files(&self.expanded, &self.directory);
         files.into_iter().filter(move |path| *path != output)

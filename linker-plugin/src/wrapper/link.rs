@@ -10,6 +10,7 @@ use reorder_trace::link_map::LinkMap;
 use super::account::Account;
 use super::addition::Addition;
 use super::cache::Cache;
+use super::environment::Environment;
 use super::inputs;
 use super::invocation::Invocation;
 use super::moved::Moved;
@@ -17,7 +18,7 @@ use super::options::Options;
 use super::ordering::{Occasion, Ordering, Trial};
 use super::post_link::order_in_place;
 use super::process::{Outcome, run_quietly};
-use super::real_linker::{Environment, RealLinker};
+use super::real_linker::RealLinker;
 use super::recorded::Recorded;
 use super::remembered::{Memory, Remembered};
 use super::report::LinkReport;
@@ -28,26 +29,26 @@ use super::workplace::Workplace;
 
 /// Everything that one link needs to be ordered.
 #[derive(Debug)]
-pub struct OrderedLink<'call> {
+pub(crate) struct OrderedLink<'call> {
     /// The real linker.
-    pub real: &'call RealLinker,
+    pub(crate) real: &'call RealLinker,
     /// The environment.
-    pub environment: &'call Environment,
+    pub(crate) environment: &'call Environment,
     /// What is linked.
-    pub invocation: &'call Invocation,
+    pub(crate) invocation: &'call Invocation,
     /// The options.
-    pub options: &'call Options,
+    pub(crate) options: &'call Options,
     /// What the traces are of.
-    pub recorded: &'call Recorded,
+    pub(crate) recorded: &'call Recorded,
     /// What was found out before.
-    pub cache: Option<&'call Cache>,
+    pub(crate) cache: Option<&'call Cache>,
     /// For messages.
-    pub talk: Talk,
+    pub(crate) talk: Talk,
 }
 
 /// Why no output was delivered.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// No order could be made or used: the link can be done without.
     NotOrdered(Error),
     /// No function of the traces is found in what is linked.
@@ -69,7 +70,7 @@ impl OrderedLink<'_> {
     ///
     /// # Errors
     /// [`Failure`]; no output is delivered then.
-    pub fn run(&self) -> std::result::Result<u8, Failure> {
+    pub(crate) fn run(&self) -> std::result::Result<u8, Failure> {
         let route = Route::of(self.real.family, self.options.mode, self.invocation)?;
         self.talk.detail(route.name());
         if self.options.data && route != Route::Lld {
@@ -275,7 +276,7 @@ impl OrderedLink<'_> {
 }
 
 /// Says that a link was done without an order, and why.
-pub fn warn_not_ordered(account: Account<'_>, error: &Error) {
+pub(crate) fn warn_not_ordered(account: Account<'_>, error: &Error) {
     account.not_ordered(error);
     account.talk.warning(
         &format!("{} is linked without an order: {error}", account.invocation.output.display()),

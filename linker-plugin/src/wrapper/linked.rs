@@ -18,13 +18,13 @@ use super::options::Options;
 
 /// Recorded runs in terms of one image.
 #[derive(Debug)]
-pub struct Starts {
+pub(crate) struct Starts {
     /// The runs.
-    pub traces: ResolvedTraces,
+    pub(crate) traces: ResolvedTraces,
     /// Of the functions that the traces name, each counted once: what was found, and by what.
-    pub names: Coverage,
+    pub(crate) names: Coverage,
     /// What was left out of the files, or is unreliable.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl Starts {
@@ -32,7 +32,7 @@ impl Starts {
     ///
     /// # Errors
     /// Traces that cannot be read or are of another program.
-    pub fn resolve(
+    pub(crate) fn resolve(
         image: &Path,
         functions: &FunctionTable<'_>,
         invocation: &Invocation,
@@ -98,7 +98,7 @@ impl DistinctFunctions {
 ///
 /// # Errors
 /// Unsupported images.
-pub fn functions_of<'data>(
+pub(crate) fn functions_of<'data>(
     path: &Path,
     bytes: &'data [u8],
 ) -> Result<(ElfFile<'data>, FunctionTable<'data>)> {

@@ -16,7 +16,7 @@ const MAX_OUTPUT: u64 = 16 << 10;
 
 /// Linkers that understand the same options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub enum Family {
+pub(crate) enum Family {
     /// LLVM's linker for ELF: `ld.lld`.
     Lld,
     /// LLVM's linker for Mach-O: `ld64.lld`.
@@ -39,7 +39,7 @@ pub enum Family {
 ///
 /// # Errors
 /// It cannot be started, or it is a compiler, or lld under a name that makes it no linker.
-pub fn identify(program: &Path, variables: &BTreeMap<OsString, OsString>) -> Result<(Family, String)> {
+pub(crate) fn identify(program: &Path, variables: &BTreeMap<OsString, OsString>) -> Result<(Family, String)> {
     let mut said = ask(program, "--version", variables)?;
     if classify(&said) == Some(Family::Unknown) {
         // Apple's linkers do not know the long option.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// File names by which linkers are called, without the target before and the version after them.
-pub const LINKERS: [&str; 13] = [
+pub(crate) const LINKERS: [&str; 13] = [
     "ld",
     "ld.lld",
     "ld.gold",
@@ -29,12 +29,12 @@ pub const LINKERS: [&str; 13] = [
 const DEFAULTS: [&str; 6] = ["ld", "ld.lld", "ld.bfd", "ld.gold", "ld.mold", "ld64.lld"];
 
 /// The files that could be meant by `called`, the name of our own command.
-pub fn of_call(called: &OsStr) -> Vec<OsString> {
+pub(crate) fn of_call(called: &OsStr) -> Vec<OsString> {
     expand(called).unwrap_or_else(|| DEFAULTS.map(OsString::from).to_vec())
 }
 
 /// The files that could be meant by `wanted`, a name without a slash that a user wrote: `ld.lld`, `lld`, `mymold`.
-pub fn of_wish(wanted: &OsStr) -> Vec<OsString> {
+pub(crate) fn of_wish(wanted: &OsStr) -> Vec<OsString> {
     let short = ["lld", "gold", "bfd", "mold", "wild"];
     if let Some(name) = short.into_iter().find(|name| OsStr::new(name) == wanted) {
         return vec![format!("ld.{name}").into(), wanted.to_owned()];
@@ -43,12 +43,12 @@ pub fn of_wish(wanted: &OsStr) -> Vec<OsString> {
 }
 
 /// Whether `called` is a linker's name, with or without target and version.
-pub fn is_linker(called: &OsStr) -> bool {
+pub(crate) fn is_linker(called: &OsStr) -> bool {
     expand(called).is_some()
 }
 
 /// The linker that `-flavor FLAVOR` makes of lld. It is rustc that calls linkers so.
-pub fn of_flavor(flavor: &OsStr) -> Option<&'static str> {
+pub(crate) fn of_flavor(flavor: &OsStr) -> Option<&'static str> {
     match flavor.as_bytes() {
         b"gnu" | b"ld" | b"ld.lld" => Some("rust-lld"),
         b"darwin" | b"ld64.lld" => Some("ld64.lld"),
@@ -57,19 +57,19 @@ pub fn of_flavor(flavor: &OsStr) -> Option<&'static str> {
 }
 
 /// Whether lld of one version could be meant by `name`: `ld.lld` is often installed as `ld.lld-22` alone.
-pub fn has_versions(name: &OsStr) -> bool {
+pub(crate) fn has_versions(name: &OsStr) -> bool {
     matches!(name.as_bytes(), b"ld.lld" | b"ld64.lld")
 }
 
 /// The version after `name` in `file`: 22 for `ld.lld` in `ld.lld-22`.
-pub fn version_behind(file: &OsStr, name: &OsStr) -> Option<u32> {
+pub(crate) fn version_after(file: &OsStr, name: &OsStr) -> Option<u32> {
     let digits = file.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"-")?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Names with a version, such as `ld.lld-22` for `-fuse-ld=lld-22`, under which a linker is in one of these folders or in
 /// `/usr/bin`; sorted.
-pub fn versioned(folders: &[PathBuf]) -> Vec<OsString> {
+pub(crate) fn versioned(folders: &[PathBuf]) -> Vec<OsString> {
     let folders = folders.iter().map(PathBuf::as_path).chain([Path::new("/usr/bin")]);
     let names =
         folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flat_map(|entries| entries.flatten());
@@ -107,7 +107,7 @@ fn expand(name: &OsStr) -> Option<Vec<OsString>> {
             _ => vec![name.to_owned(), OsString::from_vec(unversioned.to_vec())],
         });
     }
-    // A target prefix: a linker without it would be for this machine, so no other name will do.
+    // A target prefix: a linker without it would be for this system, so no other name will do.
     let targeted =
         (1..unversioned.len()).any(|end| unversioned[end - 1] == b'-' && known(&unversioned[end..]));
     targeted.then(|| vec![name.to_owned()])
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn versions_are_numbers() {
-        let version = |file: &str| version_behind(OsStr::new(file), OsStr::new("ld.lld"));
+        let version = |file: &str| version_after(OsStr::new(file), OsStr::new("ld.lld"));
         assert_eq!(version("ld.lld-22"), Some(22));
         assert_eq!(version("ld.lld-"), None);
         assert_eq!(version("ld.lld"), None);

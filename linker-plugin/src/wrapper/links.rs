@@ -30,7 +30,7 @@ const NAMES: [&str; 9] =
 ///
 /// # Errors
 /// The folder cannot be made, or other files have the links' names.
-pub fn create(folder: Option<&Path>, environment: &Environment) -> Result<PathBuf> {
+pub(crate) fn create(folder: Option<&Path>, environment: &Environment) -> Result<PathBuf> {
     if let Some(folder) = folder {
         fs::create_dir_all(folder).map_err(|source| Error::io(folder, source))?;
         return fill(folder, environment);

@@ -15,7 +15,7 @@ fn stable_object_name(object: &[u8]) -> &[u8] {
 
 /// Ranges of an image and where they begin in another.
 #[derive(Clone, Debug)]
-pub struct Moved {
+pub(crate) struct Moved {
     /// First address, size, first address in the other image; sorted.
     ranges: Vec<(u64, u64, u64)>,
 }
@@ -23,7 +23,7 @@ pub struct Moved {
 impl Moved {
     /// Pairs input sections of the same object and name, in the order in which the maps list them.
     #[must_use]
-    pub fn between(old: &LinkMap<'_>, new: &LinkMap<'_>) -> Self {
+    pub(crate) fn between(old: &LinkMap<'_>, new: &LinkMap<'_>) -> Self {
         let mut places: BTreeMap<_, VecDeque<u64>> = BTreeMap::new();
         for section in &new.sections {
             let key = (stable_object_name(section.object), section.name, section.size);
@@ -54,7 +54,7 @@ impl Moved {
 
     /// Where what is at `address` went.
     #[must_use]
-    pub fn map(&self, address: Address) -> Option<Address> {
+    pub(crate) fn map(&self, address: Address) -> Option<Address> {
         let after = self.ranges.partition_point(|(start, ..)| *start <= address.0);
         let (start, size, new) = *self.ranges.get(after.checked_sub(1)?)?;
         let offset = address.0 - start;
@@ -78,7 +78,7 @@ mod tests {
 
     /// ThinLTO compiles into objects that are called after the output.
     #[test]
-    fn objects_of_another_name_are_paired_by_section_where_that_is_certain() {
+    fn renamed_objects_are_paired_by_section_where_certain() {
         let old = map(&[
             ("trial.lto.a.o", ".text.main", 0x10, 8),
             ("trial.lto.a.o", ".text.twice", 0x20, 8),

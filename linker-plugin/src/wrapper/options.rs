@@ -17,13 +17,13 @@ use reorder_relocate::debug::DebugPolicy;
 use super::environment::Environment;
 
 /// The prefix of our options.
-pub const PREFIX: &str = "--reorder-";
+pub(crate) const PREFIX: &str = "--reorder-";
 /// Options that are actions, not settings. `REORDER_LINKS` is a natural name for the printed folder.
 pub(super) const COMMAND_LINE_ONLY: [&str; 2] = ["links", "man"];
 
 /// How the order gets into the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Through the linker where it takes an order, else in the finished image
     #[default]
     Auto,
@@ -37,7 +37,7 @@ pub enum Mode {
 
 /// What happens to debug information when functions are moved in the finished image.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum DebugChoice {
+pub(crate) enum DebugChoice {
     /// Bring it up to date
     Update,
     /// Empty the debug sections
@@ -66,78 +66,78 @@ linker's and are passed on as they are.";
 /// The options, without their prefix.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "reorder-ld", version, about = "Stands in for a linker and orders functions", long_about = ABOUT, max_term_width = 110, args_override_self = true)]
-pub struct Options {
+pub(crate) struct Options {
     /// Trace or profile files of any system that `reorder` reads, directories of them, or @FILE
     #[arg(long, value_name = "TRACES", action = ArgAction::Append)]
-    pub traces: Vec<PathBuf>,
+    pub(crate) traces: Vec<PathBuf>,
     /// A file that the traces need to be understood, such as the instrumented program
     #[arg(long, value_name = "FILE", action = ArgAction::Append)]
-    pub companion: Vec<PathBuf>,
+    pub(crate) companion: Vec<PathBuf>,
     /// Order only what is linked under this name [default: what the traces were recorded for]
     #[arg(long, value_name = "NAME", action = ArgAction::Append)]
-    pub program: Vec<OsString>,
+    pub(crate) program: Vec<OsString>,
     /// The file name that the program had when it was recorded [default: the output's]
     #[arg(long, value_name = "NAME")]
-    pub recorded_as: Option<OsString>,
+    pub(crate) recorded_as: Option<OsString>,
     /// The real linker: a path or a name such as ld.lld [default: by the name that this program is called by]
     #[arg(long, value_name = "LINKER")]
-    pub linker: Option<OsString>,
+    pub(crate) linker: Option<OsString>,
     /// The compiler that links when this program is called as one [default: cc]
     #[arg(long, value_name = "COMPILER")]
-    pub driver: Option<OsString>,
+    pub(crate) driver: Option<OsString>,
     /// How the order gets into the output
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     #[command(flatten)]
     pub(super) layout: LayoutArguments,
     /// Order data as well, so that similar contents are next to each other (lld for ELF)
     #[arg(long)]
-    pub data: bool,
+    pub(crate) data: bool,
     /// What happens to debug information in the mode post-link
     #[arg(long, value_enum, value_name = "HOW")]
-    pub debug: Option<DebugChoice>,
+    pub(crate) debug: Option<DebugChoice>,
     /// Fail the link when it cannot be ordered, instead of delivering it without an order
     #[arg(long)]
-    pub strict: bool,
+    pub(crate) strict: bool,
     /// Warn when less of the traces is found
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(..=100))]
-    pub warn_below: u8,
+    pub(crate) warn_below: u8,
     /// Fail the link when less of the traces is found
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
-    pub fail_below: Option<u8>,
+    pub(crate) fail_below: Option<u8>,
     /// Write what was done to this file, as JSON; also why a link is not ordered
     #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    pub(crate) report: Option<PathBuf>,
     /// Where orders of earlier links are kept, or `off` [default: reorder/links in the user's cache directory]
     #[arg(long, value_name = "DIRECTORY")]
-    pub cache: Option<PathBuf>,
+    pub(crate) cache: Option<PathBuf>,
     /// Read this file instead of the nearest reorder.toml at or above the working directory; `off` reads none
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Print only warnings and errors
     #[arg(long, overrides_with = "verbose")]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
     /// Print what is done and why
     #[arg(long, overrides_with = "quiet")]
-    pub verbose: bool,
+    pub(crate) verbose: bool,
     /// Make a directory of links to this program, one for each name of a linker, and print its path
     #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, require_equals = true)]
-    pub links: Option<Option<PathBuf>>,
+    pub(crate) links: Option<Option<PathBuf>>,
     /// Print the manual page
     #[arg(long)]
-    pub man: bool,
+    pub(crate) man: bool,
 }
 
 impl Options {
     /// The kind of layout; `default` is the memory for an output of this kind unless an option names another.
     #[must_use]
-    pub fn request(&self, default: Memory) -> LayoutRequest {
+    pub(crate) fn request(&self, default: Memory) -> LayoutRequest {
         self.layout.request(default)
     }
 
     /// Where earlier links are remembered; `None` for no cache.
     #[must_use]
-    pub fn cache_directory(&self, environment: &Environment) -> Option<PathBuf> {
+    pub(crate) fn cache_directory(&self, environment: &Environment) -> Option<PathBuf> {
         match &self.cache {
             Some(chosen) => (chosen != Path::new("off")).then(|| chosen.clone()),
             None => Some(environment.cache_directory()?.join(CACHE_FOLDER)),
@@ -163,7 +163,7 @@ pub(super) fn spelled_definition() -> clap::Command {
 
 /// Whether an argument is meant for the wrapper.
 #[must_use]
-pub fn is_own(argument: &OsStr) -> bool {
+pub(crate) fn is_own(argument: &OsStr) -> bool {
     argument.as_bytes().starts_with(PREFIX.as_bytes())
 }
 

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use reorder_base::error::Result;
 use reorder_image::functions::FunctionTable;
+use reorder_image::macho::CodeSymbol;
 use reorder_image::macho::architecture;
 use reorder_layout::order_file::data::{DataOrder, similar_side_by_side};
 use reorder_layout::order_file::hand_off::append_data;
-use reorder_layout::order_file::ld64::{self, CodeSymbol};
+use reorder_layout::order_file::ld64;
 use reorder_layout::order_file::lld::{self, Unnamed};
 use reorder_layout::order_file::origin::{Identity, Origin};
 use reorder_layout::order_file::{
@@ -28,35 +29,35 @@ use super::route::{Route, has_script};
 
 /// The result of a trial.
 #[derive(Clone, Copy, Debug)]
-pub struct Trial<'files> {
+pub(crate) struct Trial<'files> {
     /// The image.
-    pub image: &'files Path,
+    pub(crate) image: &'files Path,
     /// Its map.
-    pub map: &'files LinkMap<'files>,
+    pub(crate) map: &'files LinkMap<'files>,
     /// The linker's output, which contains GNU ld's script.
-    pub said: &'files [u8],
+    pub(crate) said: &'files [u8],
 }
 
 /// What an order is for.
 #[derive(Clone, Copy, Debug)]
-pub struct Occasion<'call> {
+pub(crate) struct Occasion<'call> {
     /// What is linked.
-    pub invocation: &'call Invocation,
+    pub(crate) invocation: &'call Invocation,
     /// The options.
-    pub options: &'call Options,
+    pub(crate) options: &'call Options,
     /// How the order gets into the output.
-    pub route: Route,
+    pub(crate) route: Route,
     /// The real linker and its version.
-    pub linker: &'call str,
+    pub(crate) linker: &'call str,
 }
 
 /// An order for a linker.
 #[derive(Debug)]
-pub struct Ordering {
+pub(crate) struct Ordering {
     /// What the linker is given.
-    pub additions: Vec<Addition>,
+    pub(crate) additions: Vec<Addition>,
     /// The account, without faults: they are not known before the real link is done.
-    pub report: LinkReport,
+    pub(crate) report: LinkReport,
     request: LayoutRequest,
     /// What the recorded runs touch in the trial.
     spans: StartSpans,
@@ -67,7 +68,7 @@ impl Ordering {
     ///
     /// # Errors
     /// Unsupported images, traces that do not fit, orders that the linker cannot be given.
-    pub fn new(trial: &Trial<'_>, occasion: &Occasion<'_>) -> std::result::Result<Self, Failure> {
+    pub(crate) fn new(trial: &Trial<'_>, occasion: &Occasion<'_>) -> std::result::Result<Self, Failure> {
         match occasion.route {
             Route::OrderFile => Self::of_mach_o(trial, occasion),
             _ => Self::of_elf(trial, occasion),
@@ -155,7 +156,7 @@ impl Ordering {
 
     /// The cost of the recorded runs in the trial and in the link with the order.
     #[must_use]
-    pub fn faults(&self, moved: &Moved) -> Faults {
+    pub(crate) fn faults(&self, moved: &Moved) -> Faults {
         self.spans.faults(|address| moved.map(address), &self.request)
     }
 }

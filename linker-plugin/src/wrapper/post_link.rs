@@ -24,7 +24,7 @@ use super::report::{LinkReport, NamesFound, StartSpans};
 ///
 /// # Errors
 /// Images that cannot be moved safely, traces that do not fit.
-pub fn order_in_place(
+pub(crate) fn order_in_place(
     path: &Path,
     invocation: &Invocation,
     options: &Options,

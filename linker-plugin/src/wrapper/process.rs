@@ -17,9 +17,9 @@ use super::response_files::shortened;
 
 /// What a linker said and how it ended.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// How it ended.
-    pub status: ExitStatus,
+    pub(crate) status: ExitStatus,
     stdout: File,
     stderr: File,
 }
@@ -29,7 +29,7 @@ impl Outcome {
     ///
     /// # Errors
     /// The system's.
-    pub fn stdout(&mut self) -> Result<Vec<u8>> {
+    pub(crate) fn stdout(&mut self) -> Result<Vec<u8>> {
         contents(&mut self.stdout).map_err(|error| Error::io(Path::new("output of the linker"), error))
     }
 
@@ -37,13 +37,13 @@ impl Outcome {
     ///
     /// # Errors
     /// The system's.
-    pub fn stderr(&mut self) -> Result<Vec<u8>> {
+    pub(crate) fn stderr(&mut self) -> Result<Vec<u8>> {
         contents(&mut self.stderr).map_err(|error| Error::io(Path::new("messages of the linker"), error))
     }
 
     /// The first line of what it wrote to its standard error.
     #[must_use]
-    pub fn first_message(&mut self) -> String {
+    pub(crate) fn first_message(&mut self) -> String {
         let said = self.stderr().unwrap_or_default();
         String::from_utf8_lossy(&said).lines().next().unwrap_or("no message").to_owned()
     }
@@ -52,7 +52,7 @@ impl Outcome {
     ///
     /// # Errors
     /// The system's.
-    pub fn repeat(&mut self, spelled: impl Fn(&[u8]) -> Vec<u8>) -> std::io::Result<()> {
+    pub(crate) fn repeat(&mut self, spelled: impl Fn(&[u8]) -> Vec<u8>) -> std::io::Result<()> {
         let said = contents(&mut self.stdout)?;
         std::io::stdout().lock().write_all(&spelled(&said))?;
         let said = contents(&mut self.stderr)?;
@@ -71,7 +71,7 @@ fn contents(file: &mut File) -> std::io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn run_quietly(mut linker: Command, arguments: Vec<OsString>) -> Result<Outcome> {
+pub(crate) fn run_quietly(mut linker: Command, arguments: Vec<OsString>) -> Result<Outcome> {
     let program = PathBuf::from(linker.get_program());
     let scratch = || tempfile::tempfile().map_err(|error| Error::io(&std::env::temp_dir(), error));
     let (stdout, stderr) = (scratch()?, scratch()?);
@@ -91,7 +91,7 @@ pub fn run_quietly(mut linker: Command, arguments: Vec<OsString>) -> Result<Outc
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn run_visibly(mut linker: Command, arguments: Vec<OsString>) -> Result<ExitStatus> {
+pub(crate) fn run_visibly(mut linker: Command, arguments: Vec<OsString>) -> Result<ExitStatus> {
     let program = PathBuf::from(linker.get_program());
     let (arguments, _file) = shortened(arguments)?;
     tie_to_this_process(&mut linker, Signal::SIGKILL);
@@ -102,20 +102,20 @@ pub fn run_visibly(mut linker: Command, arguments: Vec<OsString>) -> Result<Exit
 ///
 /// # Errors
 /// When it cannot be started; otherwise this does not return.
-pub fn become_linker(mut linker: Command, arguments: &[OsString]) -> Error {
+pub(crate) fn become_linker(mut linker: Command, arguments: &[OsString]) -> Error {
     let program = PathBuf::from(linker.get_program());
     Error::io(&program, linker.args(arguments).exec())
 }
 
 /// The exit status as a shell sees it.
 #[must_use]
-pub fn exit_code(status: ExitStatus) -> u8 {
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 /// Lets `command` end with `signal` when this process ends, as far as the system has means for that.
-pub fn tie_to_this_process(command: &mut Command, signal: Signal) {
+pub(crate) fn tie_to_this_process(command: &mut Command, signal: Signal) {
     #[cfg(not(target_os = "linux"))]
     let _ = (command, signal);
     #[cfg(target_os = "linux")]

@@ -21,19 +21,19 @@ use reorder_base::error::{Error, Result};
 
 use super::cache::Cache;
 use super::contents::{Stamp, digest_of_parts};
-pub use super::environment::Environment;
-pub use super::linker_family::Family;
+use super::environment::Environment;
+use super::linker_family::Family;
 use super::{environment, linker_family, linker_names};
 
 /// A linker that does the linking.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RealLinker {
+pub(crate) struct RealLinker {
     /// Its file.
-    pub program: PathBuf,
+    pub(crate) program: PathBuf,
     /// What options it understands.
-    pub family: Family,
+    pub(crate) family: Family,
     /// The first line that it says about its version.
-    pub version: String,
+    pub(crate) version: String,
 }
 
 impl RealLinker {
@@ -41,7 +41,7 @@ impl RealLinker {
     ///
     /// # Errors
     /// It cannot be run or is no linker.
-    pub fn of(program: PathBuf, environment: &Environment, cache: Option<&Cache>) -> Result<Self> {
+    pub(crate) fn of(program: PathBuf, environment: &Environment, cache: Option<&Cache>) -> Result<Self> {
         let stamp = format!("{:?}", Stamp::of(&program)?);
         let parts = [program.as_os_str().as_bytes(), stamp.as_bytes()];
         let key = digest_of_parts("linker", parts.into_iter());
@@ -63,7 +63,7 @@ impl RealLinker {
     ///
     /// # Errors
     /// As [`command`].
-    pub fn command(&self, environment: &Environment) -> Result<Command> {
+    pub(crate) fn command(&self, environment: &Environment) -> Result<Command> {
         command(&self.program, environment)
     }
 }
@@ -72,7 +72,7 @@ impl RealLinker {
 ///
 /// # Errors
 /// There are so many of our processes that they must be a cycle.
-pub fn command(program: &Path, environment: &Environment) -> Result<Command> {
+pub(crate) fn command(program: &Path, environment: &Environment) -> Result<Command> {
     let mut command = Command::new(program);
     command.env_clear().envs(environment.for_child()?);
     Ok(command)
@@ -84,7 +84,11 @@ pub fn command(program: &Path, environment: &Environment) -> Result<Command> {
 ///
 /// # Errors
 /// There is no program of that name, it is this program, or wrappers call each other in a cycle.
-pub fn locate(wanted: Option<&OsStr>, arguments_zero: &OsStr, environment: &Environment) -> Result<PathBuf> {
+pub(crate) fn locate(
+    wanted: Option<&OsStr>,
+    arguments_zero: &OsStr,
+    environment: &Environment,
+) -> Result<PathBuf> {
     environment.for_child()?;
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
     match wanted {
@@ -97,18 +101,10 @@ pub fn locate(wanted: Option<&OsStr>, arguments_zero: &OsStr, environment: &Envi
     }
 }
 
-/// [`locate`], and what it is.
-///
-/// # Errors
-/// As there, and what cannot be run or is no linker.
-pub fn find(wanted: Option<&OsStr>, arguments_zero: &OsStr, environment: &Environment) -> Result<RealLinker> {
-    RealLinker::of(locate(wanted, arguments_zero, environment)?, environment, None)
-}
-
-/// The name that this call stands in for, to be given to [`find`]: of lld's own option `-flavor`, which is taken out of
+/// The name that this call stands in for, to be given to [`locate`]: of lld's own option `-flavor`, which is taken out of
 /// `arguments` because the linker that we run has its own name; else `arguments_zero`, except that a call for Mach-O under
 /// no linker's name means `ld64.lld` where the system has no linker for that.
-pub fn stand_in_name(arguments_zero: &OsStr, arguments: &mut Vec<OsString>) -> OsString {
+pub(crate) fn stand_in_name(arguments_zero: &OsStr, arguments: &mut Vec<OsString>) -> OsString {
     if let [option, flavor, ..] = arguments.as_slice()
         && (option == "-flavor" || option == "--flavor")
         && let Some(name) = linker_names::of_flavor(flavor)
@@ -171,7 +167,7 @@ fn search(names: &[OsString], environment: &Environment) -> Result<PathBuf> {
 fn newest(folder: &Path, name: &OsStr, usable: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?.flatten();
     let versions = entries.filter_map(|entry| {
-        let version = linker_names::version_behind(&entry.file_name(), name)?;
+        let version = linker_names::version_after(&entry.file_name(), name)?;
         Some((version, entry.path())).filter(|(_, path)| usable(path))
     });
     versions.max().map(|(_, path)| path)

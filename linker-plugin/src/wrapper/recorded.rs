@@ -19,9 +19,9 @@ use super::options::Options;
 
 /// What traces are of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recorded {
+pub(crate) struct Recorded {
     /// Of the contents of all trace files and companions.
-    pub digest: Digest,
+    pub(crate) digest: Digest,
     /// File names of the images that traces name.
     programs: BTreeSet<String>,
     /// Some traces do not say what they are of.
@@ -33,7 +33,7 @@ impl Recorded {
     ///
     /// # Errors
     /// Files that cannot be read, and no events at all.
-    pub fn read(options: &Options, cache: Option<&Cache>) -> Result<Self> {
+    pub(crate) fn read(options: &Options, cache: Option<&Cache>) -> Result<Self> {
         let traces = TraceFiles::find(&options.traces)?;
         let files: Vec<PathBuf> =
             traces.paths().map(PathBuf::from).chain(options.companion.iter().cloned()).collect();
@@ -68,13 +68,13 @@ impl Recorded {
 
     /// Whether the traces may be of another output than the one that is linked: neither they nor `options` say.
     #[must_use]
-    pub fn may_be_of_others(&self, options: &Options) -> bool {
+    pub(crate) fn may_be_of_others(&self, options: &Options) -> bool {
         self.is_for_any && options.program.is_empty() && options.recorded_as.is_none()
     }
 
     /// Why `invocation` does not link a program of these traces, if so.
     #[must_use]
-    pub fn is_unconcerned(&self, invocation: &Invocation, options: &Options) -> Option<String> {
+    pub(crate) fn is_unconcerned(&self, invocation: &Invocation, options: &Options) -> Option<String> {
         let program = invocation.program().unwrap_or_default();
         if !options.program.is_empty() {
             let is_wanted = options.program.contains(&program);

@@ -20,7 +20,7 @@ use super::workplace::Workplace;
 
 /// The result of a link.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Remembered {
+pub(crate) enum Remembered {
     /// The linker was given these files.
     Order {
         /// Their forms and contents.
@@ -54,7 +54,7 @@ struct Entry {
 
 /// The place of one link in the cache.
 #[derive(Debug)]
-pub struct Memory<'call> {
+pub(crate) struct Memory<'call> {
     cache: Option<&'call Cache>,
     key: Digest,
     /// Inputs that must be unchanged; `None` where the key covers them.
@@ -64,19 +64,19 @@ pub struct Memory<'call> {
 impl<'call> Memory<'call> {
     /// The place of a link whose inputs are compared; without a cache no link is remembered.
     #[must_use]
-    pub fn of_link(cache: Option<&'call Cache>, key: Digest, invocation: &'call Invocation) -> Self {
+    pub(crate) fn of_link(cache: Option<&'call Cache>, key: Digest, invocation: &'call Invocation) -> Self {
         Self { cache, key, invocation: Some(invocation) }
     }
 
     /// The place of a finished image, whose contents are part of the key.
     #[must_use]
-    pub fn of_image(cache: Option<&'call Cache>, key: Digest) -> Self {
+    pub(crate) fn of_image(cache: Option<&'call Cache>, key: Digest) -> Self {
         Self { cache, key, invocation: None }
     }
 
     /// The result of the same link with the same inputs.
     #[must_use]
-    pub fn recall(&self) -> Option<Remembered> {
+    pub(crate) fn recall(&self) -> Option<Remembered> {
         let entry: Entry = self.cache?.get(&self.key)?;
         let is_same = self.invocation.is_none_or(|invocation| are_same(&entry.inputs, invocation));
         is_same.then_some(entry.remembered)
@@ -84,7 +84,7 @@ impl<'call> Memory<'call> {
 
     /// The files of a remembered order.
     #[must_use]
-    pub fn additions(&self, files: &[(Form, Digest)]) -> Option<Vec<Addition>> {
+    pub(crate) fn additions(&self, files: &[(Form, Digest)]) -> Option<Vec<Addition>> {
         let addition = |(form, digest): &(Form, Digest)| {
             let contents = std::fs::read(self.cache?.attachment(digest)).ok()?;
             (digest_of(&contents) == *digest).then_some(Addition { form: *form, contents })
@@ -94,20 +94,25 @@ impl<'call> Memory<'call> {
 
     /// The file of a remembered image, if it is unchanged.
     #[must_use]
-    pub fn image(&self, image: &Digest) -> Option<std::path::PathBuf> {
+    pub(crate) fn image(&self, image: &Digest) -> Option<std::path::PathBuf> {
         let file = self.cache?.attachment(image);
         digest_of_file(&file).is_ok_and(|digest| digest == *image).then_some(file)
     }
 
     /// What the link depends on, as far as it is not part of the key; read only where something is remembered.
     #[must_use]
-    pub fn inputs(&self) -> Option<Vec<Input>> {
+    pub(crate) fn inputs(&self) -> Option<Vec<Input>> {
         self.cache?;
         self.invocation.map_or_else(|| Some(Vec::new()), inputs_of)
     }
 
     /// Remembers an order.
-    pub fn remember_order(&self, inputs: Option<Vec<Input>>, additions: &[Addition], report: &LinkReport) {
+    pub(crate) fn remember_order(
+        &self,
+        inputs: Option<Vec<Input>>,
+        additions: &[Addition],
+        report: &LinkReport,
+    ) {
         let attach = |addition: &Addition| Some((addition.form, self.cache?.attach(&addition.contents)?));
         let additions: Option<Vec<_>> = additions.iter().map(attach).collect();
         if let Some(additions) = additions {
@@ -116,14 +121,14 @@ impl<'call> Memory<'call> {
     }
 
     /// Remembers an ordered image.
-    pub fn remember_image(&self, image: &[u8], report: &LinkReport) {
+    pub(crate) fn remember_image(&self, image: &[u8], report: &LinkReport) {
         if let Some(image) = self.cache.and_then(|cache| cache.attach(image)) {
             self.remember(self.inputs(), Remembered::Image { image, report: report.clone() });
         }
     }
 
     /// Remembers that no order was possible; not errors of the system, which may not happen again.
-    pub fn remember_failure(&self, inputs: Option<Vec<Input>>, failure: &Failure, place: &Workplace) {
+    pub(crate) fn remember_failure(&self, inputs: Option<Vec<Input>>, failure: &Failure, place: &Workplace) {
         let (error, is_unfit) = match failure {
             Failure::Unfit(error) => (error, true),
             Failure::NotOrdered(error) if !matches!(error.kind, ErrorKind::Io(_)) => (error, false),

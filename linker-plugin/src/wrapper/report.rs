@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 
 /// How much of what the traces name is in the image. Functions count once, no matter how many runs execute them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NamesFound {
+pub(crate) struct NamesFound {
     /// Functions that the traces name.
-    pub names: u64,
+    pub(crate) names: u64,
     /// Found as they are, or by their address.
-    pub found: u64,
+    pub(crate) found: u64,
     /// Found under another spelling, by what decided.
-    pub found_again: BTreeMap<String, u64>,
+    pub(crate) found_again: BTreeMap<String, u64>,
     /// Names that several functions have.
-    pub ambiguous: u64,
+    pub(crate) ambiguous: u64,
     /// Not found.
-    pub lost: u64,
+    pub(crate) lost: u64,
     /// Some that were not found, with what they may be called now.
-    pub examples: Vec<Missing>,
+    pub(crate) examples: Vec<Missing>,
 }
 
 /// How many lost names are listed.
@@ -34,7 +34,7 @@ const EXAMPLES: usize = 20;
 impl NamesFound {
     /// The account of functions that `coverage` holds.
     #[must_use]
-    pub fn new(coverage: &Coverage) -> Self {
+    pub(crate) fn new(coverage: &Coverage) -> Self {
         let exact = [Step::Address, Step::Name, Step::Hash, Step::LoadAddress];
         let is_exact = |step: &Step| exact.contains(step);
         Self {
@@ -54,19 +54,19 @@ impl NamesFound {
 
     /// Found in any way.
     #[must_use]
-    pub fn all_found(&self) -> u64 {
+    pub(crate) fn all_found(&self) -> u64 {
         self.found + self.found_again.values().sum::<u64>()
     }
 
     /// The same in percent, rounded down; 100 if there are no functions.
     #[must_use]
-    pub fn percent(&self) -> u64 {
+    pub(crate) fn percent(&self) -> u64 {
         (self.all_found() * 100).checked_div(self.names).unwrap_or(100)
     }
 
     /// Lost names for a warning, none if none were lost.
     #[must_use]
-    pub fn lost_text(&self) -> Option<String> {
+    pub(crate) fn lost_text(&self) -> Option<String> {
         const MAX_LISTED: usize = 5;
         if self.lost + self.ambiguous == 0 {
             return None;
@@ -84,51 +84,51 @@ impl NamesFound {
 
 /// Simulated page faults of all recorded runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Faults {
+pub(crate) struct Faults {
     /// In the linker's own layout.
-    pub before: u64,
+    pub(crate) before: u64,
     /// In the delivered output; absent where not all functions that ran are found again in it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub after: Option<u64>,
+    pub(crate) after: Option<u64>,
     /// No layout of whole functions has fewer.
-    pub bound: u64,
+    pub(crate) bound: u64,
 }
 
 /// What was done for one output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LinkReport {
+pub(crate) struct LinkReport {
     /// The output.
-    pub output: String,
+    pub(crate) output: String,
     /// Always; the report of a link that is not ordered has the reason instead of what follows.
     pub is_ordered: bool,
     /// The real linker and its version.
-    pub linker: String,
+    pub(crate) linker: String,
     /// How the order got into the output.
-    pub route: String,
+    pub(crate) route: String,
     /// Functions of the image.
-    pub functions: u64,
+    pub(crate) functions: u64,
     /// Functions that recorded runs need.
-    pub needed: u64,
+    pub(crate) needed: u64,
     /// Functions that were given a place.
-    pub ordered: u64,
+    pub(crate) ordered: u64,
     /// Their bytes.
-    pub ordered_bytes: u64,
+    pub(crate) ordered_bytes: u64,
     /// Functions that the linker moves along because it cannot distinguish them from others.
-    pub moved_along: u64,
+    pub(crate) moved_along: u64,
     /// Functions that recorded runs need and that share their input section with others: they move together.
-    pub sharing: u64,
+    pub(crate) sharing: u64,
     /// Recorded runs.
-    pub starts: u64,
+    pub(crate) starts: u64,
     /// How many names of the traces were found.
-    pub names: NamesFound,
+    pub(crate) names: NamesFound,
     /// Faults under the memory that the layout is for.
-    pub faults: Option<Faults>,
+    pub(crate) faults: Option<Faults>,
     /// What was left out of the trace files, or is unreliable.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// The kind of layout, as text.
-    pub layout: String,
+    pub(crate) layout: String,
     /// Whether the order comes from the cache: the same link was done before.
-    pub is_remembered: bool,
+    pub(crate) is_remembered: bool,
 }
 
 impl Report for LinkReport {
@@ -166,7 +166,7 @@ impl Report for LinkReport {
 
 /// What recorded runs touch, in order of first execution.
 #[derive(Clone, Debug)]
-pub struct StartSpans {
+pub(crate) struct StartSpans {
     /// Weight and places of each run.
     starts: Vec<(u64, Vec<Span>)>,
 }
@@ -174,7 +174,7 @@ pub struct StartSpans {
 impl StartSpans {
     /// The places of the functions that `traces` run.
     #[must_use]
-    pub fn new(functions: &FunctionTable<'_>, traces: &ResolvedTraces) -> Self {
+    pub(crate) fn new(functions: &FunctionTable<'_>, traces: &ResolvedTraces) -> Self {
         let span = |&index| {
             let function = functions.get(index);
             Span { start: function.start.0, end: function.end.0 }
@@ -187,7 +187,11 @@ impl StartSpans {
     /// The faults as it is, and after each function went where `moved` says. Where that is not known of a function that ran,
     /// the faults afterwards are not known either.
     #[must_use]
-    pub fn faults(&self, moved: impl Fn(Address) -> Option<Address>, request: &LayoutRequest) -> Faults {
+    pub(crate) fn faults(
+        &self,
+        moved: impl Fn(Address) -> Option<Address>,
+        request: &LayoutRequest,
+    ) -> Faults {
         let model = request.memory.model();
         let mut sum = Faults { before: 0, after: Some(0), bound: 0 };
         for (weight, before) in &self.starts {

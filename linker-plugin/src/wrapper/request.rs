@@ -18,15 +18,15 @@ use super::response_files::OwnWords;
 
 /// Options from everywhere, and the linker's own arguments.
 #[derive(Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// The wrapper's options.
-    pub options: Options,
+    pub(crate) options: Options,
     /// The options as they were written on the command line: what a driver hands on to the linker.
-    pub own_words: Vec<OsString>,
+    pub(crate) own_words: Vec<OsString>,
     /// All other arguments, in their order.
-    pub linker_arguments: Vec<OsString>,
+    pub(crate) linker_arguments: Vec<OsString>,
     /// What the user should know about where options come from.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Response files that replace those with our options; they are removed when this value is dropped.
     rewritten: Vec<TempPath>,
 }
@@ -37,7 +37,7 @@ impl Request {
     ///
     /// # Errors
     /// clap's, for options that do not exist and for `--reorder-help`; a configuration that cannot be read.
-    pub fn new(
+    pub(crate) fn new(
         arguments: Vec<OsString>,
         variables: &BTreeMap<OsString, OsString>,
         directory: &Path,
@@ -70,14 +70,14 @@ impl Request {
 impl Request {
     /// Whether the arguments name files that are removed with this value.
     #[must_use]
-    pub fn has_own_files(&self) -> bool {
+    pub(crate) fn has_own_files(&self) -> bool {
         !self.rewritten.is_empty()
     }
 }
 
 /// Why there are no options.
 #[derive(Debug)]
-pub enum RequestError {
+pub(crate) enum RequestError {
     /// Mistakes in options, or a wish for help.
     Options(clap::Error),
     /// A configuration that cannot be read.

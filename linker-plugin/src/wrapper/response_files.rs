@@ -22,7 +22,7 @@ const MAX_COMMAND_LINE_LENGTH: usize = 128 << 10;
 /// `arguments` with the contents of their response files, for inspection. Files that cannot be read stay as they are: the
 /// linker reports them.
 #[must_use]
-pub fn expanded(arguments: &[OsString], directory: &Path) -> Vec<OsString> {
+pub(crate) fn expanded(arguments: &[OsString], directory: &Path) -> Vec<OsString> {
     let mut all = Vec::with_capacity(arguments.len());
     arguments.iter().for_each(|argument| expand(argument, directory, 0, &mut all));
     all
@@ -49,7 +49,7 @@ fn contents(argument: &OsStr, directory: &Path) -> Option<Vec<u8>> {
 
 /// The words of a response file.
 #[must_use]
-pub fn split(text: &[u8]) -> Vec<OsString> {
+pub(crate) fn split(text: &[u8]) -> Vec<OsString> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
     let mut quote: Option<u8> = None;
@@ -73,7 +73,7 @@ pub fn split(text: &[u8]) -> Vec<OsString> {
 
 /// A response file's text for `words`; [`split`] gives them back.
 #[must_use]
-pub fn joined(words: &[OsString]) -> Vec<u8> {
+pub(crate) fn joined(words: &[OsString]) -> Vec<u8> {
     let mut text = Vec::new();
     for word in words {
         text.push(b'"');
@@ -92,7 +92,7 @@ pub fn joined(words: &[OsString]) -> Vec<u8> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn shortened(words: Vec<OsString>) -> Result<(Vec<OsString>, Option<TempPath>)> {
+pub(crate) fn shortened(words: Vec<OsString>) -> Result<(Vec<OsString>, Option<TempPath>)> {
     if words.iter().map(|word| word.len() + 1 + size_of::<usize>()).sum::<usize>() <= MAX_COMMAND_LINE_LENGTH
     {
         return Ok((words, None));
@@ -113,13 +113,13 @@ fn written(words: &[OsString]) -> Result<(OsString, TempPath)> {
 
 /// Our options, separate from the linker's arguments.
 #[derive(Debug)]
-pub struct OwnWords {
+pub(crate) struct OwnWords {
     /// Ours.
-    pub own_words: Vec<OsString>,
+    pub(crate) own_words: Vec<OsString>,
     /// The linker's; response files without our options stay as they are.
-    pub linker_arguments: Vec<OsString>,
+    pub(crate) linker_arguments: Vec<OsString>,
     /// What the others were replaced by.
-    pub rewritten: Vec<TempPath>,
+    pub(crate) rewritten: Vec<TempPath>,
 }
 
 impl OwnWords {
@@ -127,7 +127,7 @@ impl OwnWords {
     ///
     /// # Errors
     /// When a response file without them cannot be written.
-    pub fn take(arguments: Vec<OsString>, directory: &Path) -> Result<Self> {
+    pub(crate) fn take(arguments: Vec<OsString>, directory: &Path) -> Result<Self> {
         let mut taken = Self { own_words: Vec::new(), linker_arguments: Vec::new(), rewritten: Vec::new() };
         for argument in arguments {
             if is_own(&argument) {

@@ -8,7 +8,7 @@ use super::options::Mode;
 
 /// A way for an order into an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
+pub(crate) enum Route {
     /// lld for ELF: symbols, or input sections by a script where names are not unique.
     Lld,
     /// Apple's linkers and lld for Mach-O: `-order_file`.
@@ -26,7 +26,7 @@ impl Route {
     ///
     /// # Errors
     /// The linker does not support the mode, or the arguments already use the option that it needs.
-    pub fn of(family: Family, mode: Mode, invocation: &Invocation) -> Result<Self> {
+    pub(crate) fn of(family: Family, mode: Mode, invocation: &Invocation) -> Result<Self> {
         if mode == Mode::PostLink {
             return Ok(Self::PostLink);
         }
@@ -49,7 +49,7 @@ impl Route {
 
     /// In a few words.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Lld => "order for lld",
             Self::OrderFile => "-order_file",
@@ -62,7 +62,7 @@ impl Route {
 
 /// Whether the user has a linker script of their own; those of `-T` and the like only, as libraries are scripts, too.
 #[must_use]
-pub fn has_script(invocation: &Invocation) -> bool {
+pub(crate) fn has_script(invocation: &Invocation) -> bool {
     invocation.expanded.iter().any(|argument| {
         let text = argument.to_string_lossy();
         let is_address = ["-Ttext", "-Tdata", "-Tbss", "-Trodata-segment", "-Tldata-segment"]

@@ -9,7 +9,7 @@ use crate::hints::{self, Spelling};
 
 /// Speaks to the user.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Talk {
+pub(crate) struct Talk {
     is_quiet: bool,
     is_verbose: bool,
 }
@@ -17,18 +17,18 @@ pub struct Talk {
 impl Talk {
     /// Talk as the options ask for.
     #[must_use]
-    pub fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options) -> Self {
         Self { is_quiet: options.quiet, is_verbose: options.verbose }
     }
 
     /// A failure and what to do next.
-    pub fn error(self, error: &Error) {
+    pub(crate) fn error(self, error: &Error) {
         say(&format!("error: {error}"));
         self.hint(error);
     }
 
     /// Something that needs attention, and what to do next.
-    pub fn warning(self, cause: &str, hint: Option<&str>) {
+    pub(crate) fn warning(self, cause: &str, hint: Option<&str>) {
         say(&format!("warning: {cause}"));
         if let Some(hint) = hint {
             say(&format!("hint: {hint}"));
@@ -36,14 +36,14 @@ impl Talk {
     }
 
     /// A result in a line.
-    pub fn note(self, fact: &str) {
+    pub(crate) fn note(self, fact: &str) {
         if !self.is_quiet {
             say(fact);
         }
     }
 
     /// What is done and why.
-    pub fn detail(self, fact: &str) {
+    pub(crate) fn detail(self, fact: &str) {
         if self.is_verbose {
             say(fact);
         }
@@ -58,7 +58,7 @@ impl Talk {
 
 /// What to do about an error, in the wrapper's options.
 #[must_use]
-pub fn hint_of(error: &Error) -> Option<String> {
+pub(crate) fn hint_of(error: &Error) -> Option<String> {
     error.hint.as_ref().and_then(|hint| hints::text(hint, Spelling::Wrapper))
 }
 

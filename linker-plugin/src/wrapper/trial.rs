@@ -10,7 +10,7 @@ use super::route::Route;
 
 /// The arguments of the trial link, which leaves an image at `output` and a map at `map`.
 #[must_use]
-pub fn arguments(
+pub(crate) fn arguments(
     invocation: &Invocation,
     family: Family,
     route: Route,
@@ -40,7 +40,7 @@ pub fn arguments(
 
 /// The arguments that make a linker write a map to `map`. The last one counts in all of them.
 #[must_use]
-pub fn map_arguments(family: Family, map: &Path) -> Vec<OsString> {
+pub(crate) fn map_arguments(family: Family, map: &Path) -> Vec<OsString> {
     if is_mach_o(family) {
         return vec!["-map".into(), map.into()];
     }
@@ -51,7 +51,7 @@ pub fn map_arguments(family: Family, map: &Path) -> Vec<OsString> {
 
 /// The arguments that make a linker write its output to `output` as if it were written to its place.
 #[must_use]
-pub fn output_arguments(invocation: &Invocation, family: Family, output: &Path) -> Vec<OsString> {
+pub(crate) fn output_arguments(invocation: &Invocation, family: Family, output: &Path) -> Vec<OsString> {
     let mut arguments = vec!["-o".into(), output.into()];
     // The output's path is the name of a dynamic library, unless another one is given.
     if is_mach_o(family) && !invocation.has(&["-final_output"]) {
@@ -62,13 +62,13 @@ pub fn output_arguments(invocation: &Invocation, family: Family, output: &Path) 
 
 /// Whether the linker is one for Mach-O.
 #[must_use]
-pub fn is_mach_o(family: Family) -> bool {
+pub(crate) fn is_mach_o(family: Family) -> bool {
     matches!(family, Family::Ld64 | Family::LldMachO)
 }
 
 /// Whether the linker prints a map to its standard output: a further one would take its place.
 #[must_use]
-pub fn prints_map(invocation: &Invocation) -> bool {
+pub(crate) fn prints_map(invocation: &Invocation) -> bool {
     let words = |words: &[OsString]| words.windows(2).any(|pair| pair[0] == "-Map" && pair[1] == "-");
     invocation.has(&["-M", "--print-map", "-Map=-", "--Map=-"]) || words(&invocation.expanded)
 }

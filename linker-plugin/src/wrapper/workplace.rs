@@ -19,7 +19,7 @@ const MAX_ATTEMPTS: u32 = 100;
 
 /// A directory next to an output.
 #[derive(Debug)]
-pub struct Workplace {
+pub(crate) struct Workplace {
     directory: PathBuf,
     output: PathBuf,
     /// Held as long as the place is in use; the kernel frees it when this process ends in any way. `None` where the
@@ -32,7 +32,7 @@ impl Workplace {
     ///
     /// # Errors
     /// When the output's directory cannot be written.
-    pub fn beside(output: &Path) -> Result<Self> {
+    pub(crate) fn beside(output: &Path) -> Result<Self> {
         let start = start_of_name(output);
         let folder =
             output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -65,19 +65,19 @@ impl Workplace {
 
     /// Where a link is made that becomes the output: under its name, which some linkers write into it.
     #[must_use]
-    pub fn output(&self) -> PathBuf {
+    pub(crate) fn output(&self) -> PathBuf {
         self.directory.join(self.output.file_name().unwrap_or(OsStr::new("output")))
     }
 
     /// A file for another purpose, named by `role`.
     #[must_use]
-    pub fn file(&self, role: &str) -> PathBuf {
+    pub(crate) fn file(&self, role: &str) -> PathBuf {
         self.directory.join(format!("reorder.{role}"))
     }
 
     /// Removes the file with the output's name, as linkers do when they begin. Freeing a large file takes as long as much
     /// of a link: while it is open only its name is removed, and the rest is freed later, in parallel.
-    pub fn remove_old_output(&self) {
+    pub(crate) fn remove_old_output(&self) {
         let held = std::fs::File::open(&self.output);
         let _ = std::fs::remove_file(&self.output);
         std::thread::spawn(move || drop(held));
@@ -85,7 +85,7 @@ impl Workplace {
 
     /// `text` with this place's path of the output as the user has it.
     #[must_use]
-    pub fn spelled(&self, text: &[u8], output: &Path) -> Vec<u8> {
+    pub(crate) fn spelled(&self, text: &[u8], output: &Path) -> Vec<u8> {
         let spelled = replaced(text, self.output().as_os_str().as_bytes(), output.as_os_str().as_bytes());
         let trial = self.file("trial");
         replaced(&spelled, trial.as_os_str().as_bytes(), output.as_os_str().as_bytes())
@@ -95,7 +95,7 @@ impl Workplace {
     ///
     /// # Errors
     /// The system's.
-    pub fn deliver(&self) -> Result<()> {
+    pub(crate) fn deliver(&self) -> Result<()> {
         std::fs::rename(self.output(), &self.output).map_err(|error| Error::io(&self.output, error))
     }
 
@@ -104,7 +104,7 @@ impl Workplace {
     ///
     /// # Errors
     /// The system's.
-    pub fn correct(&self, file: &Path, spelled: &Path) -> Result<()> {
+    pub(crate) fn correct(&self, file: &Path, spelled: &Path) -> Result<()> {
         let Ok(text) = std::fs::read(file) else { return Ok(()) };
         let output = self.output();
         let (output, spelled) = (output.as_os_str().as_bytes(), spelled.as_os_str().as_bytes());

@@ -23,7 +23,7 @@ impl Boundaries {
     }
 
     /// Whether an instruction starts at `offset`.
-    pub fn is_marked(&self, offset: CodeOffset) -> bool {
+    pub(crate) fn is_marked(&self, offset: CodeOffset) -> bool {
         let index = offset.0 as usize;
         self.words.get(index / 64).is_some_and(|word| word.load(Ordering::Relaxed) & (1 << (index % 64)) != 0)
     }

@@ -61,7 +61,7 @@ pub struct AtomReferences {
 
 /// A reference by the distance of its place from the atom's start and the image offset of its target.
 #[derive(Clone, Copy, Debug)]
-pub struct PackedReference {
+pub(crate) struct PackedReference {
     place: u32,
     target: u32,
     form: CodeForm,
@@ -99,7 +99,7 @@ impl AtomReferences {
 
     /// Whether the atom with this number has any.
     #[must_use]
-    pub fn has_any(&self, atom: usize) -> bool {
+    pub(crate) fn has_any(&self, atom: usize) -> bool {
         !self.by_atom[atom].is_empty()
     }
 

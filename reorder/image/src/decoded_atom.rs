@@ -46,7 +46,7 @@ pub struct CodeSum {
 ///
 /// # Errors
 /// A refusal with `code` and the place of the first such atom; `start_of` tells it from the position in `decoded`.
-pub fn check_sums(
+pub(crate) fn check_sums(
     decoded: &[DecodedAtom],
     start_of: impl Fn(usize) -> Address,
     code: RefusalCode,
@@ -58,7 +58,7 @@ pub fn check_sums(
 }
 
 /// The refusal for code whose sums are too many to be tried, for any processor.
-pub fn beyond_sums(code: RefusalCode, start: Address) -> Refusal {
+pub(crate) fn beyond_sums(code: RefusalCode, start: Address) -> Refusal {
     let reason = "a function calls sums of addresses and stored numbers, too many to be tried";
     Refusal::new(code, reason, "use an order file when linking").at(start)
 }

@@ -92,7 +92,7 @@ impl<'data> FunctionTable<'data> {
 
     /// The same table with the code of its functions: `file` is the image that `loaded` describes.
     #[must_use]
-    pub fn with_code(self, loaded: LoadedBytes, file: &'data [u8]) -> Self {
+    pub(crate) fn with_code(self, loaded: LoadedBytes, file: &'data [u8]) -> Self {
         Self { code: Some(Code { loaded, file }), ..self }
     }
 

@@ -13,7 +13,7 @@ pub mod boundaries;
 pub mod code_digest;
 pub mod code_reference;
 pub mod decode;
-pub mod decoded_atom;
+pub(crate) mod decoded_atom;
 pub mod elf;
 mod entry_rounds;
 pub mod exception_table;

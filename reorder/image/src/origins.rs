@@ -90,8 +90,8 @@ struct ShortText(String);
 
 impl Write for ShortText {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        const LONGEST: usize = 4096;
-        if self.0.len() + text.len() > LONGEST {
+        const MAX_LENGTH: usize = 4096;
+        if self.0.len() + text.len() > MAX_LENGTH {
             return Err(std::fmt::Error);
         }
         self.0.push_str(text);

@@ -1,8 +1,7 @@
 //! A checked reader of the tables: numbers, LEB128 and strings, with the place in every error.
-//!
-//! Source of LEB128: DWARF 5, section 7.6.
 
 use reorder_base::error::{Error, Result};
+use reorder_base::leb128::{self, Leb128Error};
 
 /// Reads one table from front to back.
 #[derive(Clone, Debug)]
@@ -80,19 +79,13 @@ impl<'data> Reader<'data> {
 
     /// An unsigned number of variable length.
     pub(crate) fn uleb(&mut self) -> Result<u64> {
-        let (mut value, mut shift) = (0u64, 0u32);
-        loop {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            // Bits that do not fit would be lost; padding with empty groups is legal.
-            if bits != 0 && (shift >= 64 || (bits << shift) >> shift != bits) {
-                return Err(self.error("has a number of more than 64 bits"));
+        match leb128::read_unsigned(self.rest()) {
+            Ok((value, size)) => {
+                self.position += size;
+                Ok(value)
             }
-            value |= bits.checked_shl(shift).unwrap_or(0);
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-            shift = shift.saturating_add(7);
+            Err(Leb128Error::Truncated) => Err(self.error("ends too early")),
+            Err(Leb128Error::TooLarge) => Err(self.error("has a number of more than 64 bits")),
         }
     }
 
@@ -104,52 +97,5 @@ impl<'data> Reader<'data> {
         let string = &self.rest()[..length];
         self.position += length + 1;
         Ok(string)
-    }
-}
-
-/// Appends an unsigned number of variable length in its shortest form.
-pub(crate) fn write_uleb(output: &mut Vec<u8>, mut value: u64) {
-    loop {
-        let group = (value & 0x7f) as u8;
-        value >>= 7;
-        if value == 0 {
-            return output.push(group);
-        }
-        output.push(group | 0x80);
-    }
-}
-
-/// How many bytes [`write_uleb`] appends.
-pub(crate) fn uleb_size(value: u64) -> usize {
-    (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::{Reader, uleb_size, write_uleb};
-
-    #[test]
-    fn numbers_end_at_64_bits() {
-        let read = |bytes: &[u8]| Reader::new(bytes, 0, "table").uleb().ok();
-        let longest = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
-        assert_eq!(read(&longest), Some(u64::MAX));
-        assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
-        assert_eq!(read(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00]), Some(0));
-        assert_eq!(read(&[0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01]), None);
-        assert_eq!(read(&[0x80]), None);
-        assert_eq!(read(&[]), None);
-    }
-
-    proptest! {
-        #[test]
-        fn numbers_survive_a_round_trip(value in any::<u64>(), shift in 0u32..64) {
-            let value = value >> shift;
-            let mut bytes = Vec::new();
-            write_uleb(&mut bytes, value);
-            prop_assert_eq!(bytes.len(), uleb_size(value));
-            prop_assert_eq!(Reader::new(&bytes, 0, "table").uleb().ok(), Some(value));
-        }
     }
 }

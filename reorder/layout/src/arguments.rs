@@ -15,7 +15,7 @@ pub struct LayoutArguments {
     /// [default: 16k for Mach-O on arm64, else 4k]
     #[arg(long, value_parser = Memory::parser(), value_name = "MODEL")]
     memory: Option<Memory>,
-    /// How much more early faults count: 0 counts all faults the same, 100 counts only how early they are
+    /// Weight of early faults: 0 counts all faults equally, 100 counts only how early they are
     #[arg(long, default_value_t = 25, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
     early: u32,
     /// Where functions that no trace ran are placed [default: references for auto, link for all others]

@@ -202,7 +202,7 @@ fn arrange(
     let needed = order.len();
     order.extend(rest);
     // Functions at the end that are in link order were left there.
-    let chosen = (order.len() - left_behind(&order)).max(needed);
+    let chosen = (order.len() - in_link_order_at_end(&order)).max(needed);
     Ok(Layout { order, chosen, needed, trades })
 }
 
@@ -257,7 +257,7 @@ fn with_unseen(problem: &LayoutProblem, order: &FunctionOrder) -> (FunctionOrder
 }
 
 /// How many functions at the end are in link order.
-fn left_behind(order: &[FunctionIndex]) -> usize {
+fn in_link_order_at_end(order: &[FunctionIndex]) -> usize {
     let ascending = order.windows(2).rev().take_while(|pair| pair[0] < pair[1]).count();
     ascending + usize::from(!order.is_empty())
 }

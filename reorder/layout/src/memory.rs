@@ -1,4 +1,4 @@
-//! Models of memory: the one table of their names and numbers, for all commands.
+//! Memory models: the one table of their names and numbers, for all commands.
 //!
 //! A layout is made for one kind of [`Memory`]; faults are simulated under [`MemoryModel`]s, which are presets or come from
 //! `reorder.toml`. A published name keeps its meaning: baselines and reports refer to it. The short names that layouts are
@@ -31,7 +31,7 @@ pub enum Memory {
     ReadAhead,
 }
 
-/// A model of memory with the name that reports, baselines and `reorder.toml` use.
+/// A memory model with the name that reports, baselines and `reorder.toml` use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryModel {
     /// As users write it, such as `linux-4k`.
@@ -216,7 +216,7 @@ pub fn default_for_elf() -> Vec<MemoryModel> {
 
 /// The same for a Mach-O image for the processor that linkers call `architecture`.
 #[must_use]
-pub fn default_for_macho(architecture: &str) -> Vec<MemoryModel> {
+pub(crate) fn default_for_macho(architecture: &str) -> Vec<MemoryModel> {
     let default = if architecture == "x86_64" { "macos-4k" } else { "ios-16k" };
     PRESETS.iter().filter(|preset| preset.name == default).map(|&preset| preset.into()).collect()
 }
@@ -242,7 +242,7 @@ fn find_one(name: &str, custom: &[MemoryModel]) -> Result<MemoryModel> {
     custom_one.or_else(|| preset(name).map(|&preset| preset.into())).ok_or_else(|| {
         let own = custom.iter().map(|model| model.name.as_str());
         let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).chain(own).collect();
-        Error::usage(format!("no model of memory is called {name}")).with_hint(format!(
+        Error::usage(format!("no memory model is called {name}")).with_hint(format!(
             "there are {}; others are defined by [model.NAME] in reorder.toml",
             known.join(", ")
         ))

@@ -32,7 +32,7 @@ pub struct LayoutRequest {
 pub enum Unseen {
     /// In the linker's order, after all others
     Link,
-    /// By references from code and data, if that is better for recorded startups left out of the comparison
+    /// By references from code and data, if that suits held-out runs better than the linker's order
     References,
 }
 

@@ -13,7 +13,7 @@ use super::request::{Effort, Unseen};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// The best of several by exact score, improved; functions that no trace ran are ordered, too
+    /// Tries several strategies, improves the one with the lowest cost, and orders functions that no trace ran, too
     Auto,
     /// Functions that the same parts of the same traces need are placed on the same pages
     Balanced,
@@ -21,7 +21,7 @@ pub enum Strategy {
     FirstSeen,
     /// Functions by their mean position in the traces
     AverageTimeStamp,
-    /// Functions that the same traces run next to each other, similar sets of traces chained
+    /// Functions run by the same traces are placed together, and similar sets of traces follow each other
     TraceSets,
     /// Chains merged along the heaviest arcs of the call graph
     #[value(hide = true)]

@@ -59,7 +59,7 @@ fn references_order_what_no_trace_ran() {
 }
 
 #[test]
-fn compression_keeps_what_ran_in_front() {
+fn compression_keeps_what_ran_first() {
     let request = LayoutRequest { unseen: Unseen::References, ..LayoutRequest::of(Strategy::FirstSeen, 0) };
     let (layout, ran) =
         layout(|_| (40..80).collect(), &LayoutRequest { compress: Some(Compression::default()), ..request });

@@ -75,7 +75,7 @@ impl AddressMap {
     }
 
     /// Whether no two bytes of `range` change their distance.
-    pub fn moves_as_one(&self, range: &Range<Address>) -> bool {
+    pub(crate) fn moves_as_one(&self, range: &Range<Address>) -> bool {
         let first = self.moves.partition_point(|moved| moved.old.plus(moved.size) <= range.start);
         let mut inside = self.moves[first..].iter().take_while(|moved| moved.old < range.end).peekable();
         let Some(delta) = inside.peek().map(|moved| moved.delta()) else { return true };

@@ -85,7 +85,7 @@ impl LayoutMap {
     ///
     /// # Errors
     /// When it is neither.
-    pub fn side_of(&self, image: &[u8]) -> Result<Side> {
+    pub(crate) fn side_of(&self, image: &[u8]) -> Result<Side> {
         match digest(image) {
             digest if digest == self.new_digest => Ok(Side::New),
             digest if digest == self.old_digest => Ok(Side::Old),
@@ -141,7 +141,7 @@ impl LayoutMap {
     }
 
     /// Bytes of the input that the map stores.
-    pub fn stored_bytes(&self) -> usize {
+    pub(crate) fn stored_bytes(&self) -> usize {
         self.stored_fills().map(|(_, bytes, _)| bytes.len()).sum()
     }
 

@@ -34,7 +34,7 @@ impl Ledger {
     }
 
     /// The first byte that differs between `input` and `output` without being listed.
-    pub fn first_unlisted_difference(&mut self, input: &[u8], output: &[u8]) -> Option<usize> {
+    pub(crate) fn first_unlisted_difference(&mut self, input: &[u8], output: &[u8]) -> Option<usize> {
         self.writes.sort_unstable_by_key(|range| (range.start, range.end));
         let mut position = 0;
         for range in &self.writes {

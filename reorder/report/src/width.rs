@@ -89,7 +89,7 @@ fn broken(start: &str, sentence: &str, indent: &str, columns: usize) -> String {
 
 /// At most `longest` characters of `text`: its beginning, an ellipsis and its end.
 #[must_use]
-pub fn middle_cut(text: &str, longest: usize) -> String {
+pub(crate) fn middle_cut(text: &str, longest: usize) -> String {
     let length = text.chars().count();
     if length <= longest {
         return text.to_owned();

@@ -13,7 +13,7 @@ use reorder_system::mapped::map_image;
 ///
 /// # Errors
 /// On all but x86-64 and AArch64.
-pub fn check_host() -> Result<()> {
+pub(crate) fn check_host() -> Result<()> {
     if arch::PROCESSOR.is_some() {
         return Ok(());
     }
@@ -32,7 +32,7 @@ fn verb(purpose: RunPurpose) -> &'static str {
     }
 }
 
-/// Refuses an image for `machine` unless this processor runs it.
+/// Refuses an image for another processor unless this processor runs it.
 ///
 /// # Errors
 /// Images for another processor.

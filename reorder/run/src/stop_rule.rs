@@ -1,7 +1,7 @@
 //! Ends runs of programs that do not end by themselves, such as servers: after some time, or once they have printed a text.
 //!
-//! The program is asked by SIGTERM, as a service manager does it, so that it ends in its own way and the run repeats. One
-//! that does not end is killed.
+//! The program gets SIGTERM, as from a service manager, so that it shuts down in its own way and runs can be repeated. A
+//! program that does not end is killed.
 
 use std::fs::File;
 use std::io;
@@ -28,11 +28,11 @@ impl StopRule {
 
     /// Whether the rule must see what the program prints.
     #[must_use]
-    pub fn needs_output(&self) -> bool {
+    pub(crate) fn needs_output(&self) -> bool {
         self.until.is_some()
     }
 
-    /// `limit`, from the moment on at which the run is asked to end.
+    /// The time limit of a run: `limit`, counted from the time ([`Self::after`]) at which the run is asked to end.
     #[must_use]
     pub fn extends(&self, limit: Duration) -> Duration {
         limit.saturating_add(self.after.unwrap_or_default())

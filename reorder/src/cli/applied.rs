@@ -10,7 +10,7 @@ use reorder_relocate::apply::clones::CloneSummary;
 use reorder_relocate::layout_map::LayoutMap;
 
 /// A file in which the functions of at least one image were moved.
-pub struct AppliedFile {
+pub(crate) struct AppliedFile {
     /// The whole file.
     pub bytes: Vec<u8>,
     /// What moved, in all images together.
@@ -49,13 +49,13 @@ impl LeftImage {
 }
 
 /// Whether a result was made and our own proof rejected it.
-pub fn is_failed_proof(code: RefusalCode) -> bool {
+pub(crate) fn is_failed_proof(code: RefusalCode) -> bool {
     matches!(code, RefusalCode::MachOFailedVerification | RefusalCode::FailedVerification)
 }
 
 /// A result that our own proof rejects is a finding, even if other images of the file moved. Images that are left unchanged
 /// for other reasons are not.
-pub fn status_of(left: &[LeftImage]) -> ExitStatus {
+pub(crate) fn status_of(left: &[LeftImage]) -> ExitStatus {
     if left.iter().any(|image| image.code.is_some_and(is_failed_proof)) {
         ExitStatus::Finding
     } else {

@@ -72,7 +72,7 @@ pub struct ApplyArguments {
     options: RelocateArguments,
     #[command(flatten)]
     macho: MachOArguments,
-    /// What is laid out
+    /// What to lay out: functions, or copies of the code that recorded runs execute
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, conflicts_with_all = ["clone", "architecture", "most_pinned", "allow_swift_pins"])]
     layout: LayoutKind,
     /// Copy functions used at startup into a new segment: those that cannot move, or all; the file grows

@@ -27,7 +27,7 @@ struct Executed {
 ///
 /// # Errors
 /// No traces of this image, refusals, malformed tables.
-pub fn with_blocks(
+pub(crate) fn with_blocks(
     applied: Applied,
     path: &Path,
     (file, functions): (&ElfFile<'_>, &FunctionTable<'_>),
@@ -51,7 +51,7 @@ pub fn with_blocks(
 ///
 /// # Errors
 /// Refusals, malformed tables.
-pub fn with_executed(
+pub(crate) fn with_executed(
     applied: Applied,
     functions: &FunctionTable<'_>,
     (traces, blocks): (&[ResolvedTrace], &ExecutedBlocks),

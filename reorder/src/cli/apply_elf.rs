@@ -26,7 +26,7 @@ use reorder_relocate::layout_map::LayoutMap;
 use reorder_trace::ImageIdentity;
 
 /// How an ELF image is to be changed.
-pub struct ElfRequest<'run> {
+pub(crate) struct ElfRequest<'run> {
     /// Where functions are to go.
     pub arrangement: &'run ArrangementArguments,
     /// How the image is rewritten.
@@ -41,19 +41,19 @@ pub struct ElfRequest<'run> {
 
 /// What is laid out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum LayoutKind {
+pub(crate) enum LayoutKind {
     /// Functions, in place; the file keeps its size
     #[default]
     Functions,
-    /// Copies of the code that startups execute, in a new segment; no function moves
+    /// Copies of the code that recorded runs execute, in a new segment; no function moves
     Blocks,
-    /// Functions in place, and copies of the code that startups execute
+    /// Functions in place, and copies of the code that recorded runs execute
     Both,
 }
 
 /// Which functions are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CloneChoice {
+pub(crate) enum CloneChoice {
     /// Those that cannot move in place.
     Stayed,
     /// All functions used at startup; no function moves in place.
@@ -64,7 +64,7 @@ pub enum CloneChoice {
 ///
 /// # Errors
 /// Refusals, malformed tables, no traces of this image.
-pub fn apply_elf(
+pub(crate) fn apply_elf(
     path: &Path,
     request: &ElfRequest<'_>,
     context: &Context,
@@ -98,7 +98,7 @@ fn apply_whole(
             .with_hint("leave out --layout, or give traces in place of the order"));
     }
     if request.layout == LayoutKind::Both && request.with_map {
-        return Err(Error::usage("no map leads back over both moved functions and copies")
+        return Err(Error::usage("a map cannot undo moved functions and copies at the same time")
             .with_hint("leave out --map, or use --layout functions or --layout blocks"));
     }
     let with_blocks = |applied| {

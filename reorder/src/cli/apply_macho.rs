@@ -19,7 +19,7 @@ use reorder_relocate::layout_map::LayoutMap;
 use reorder_trace::ImageIdentity;
 
 /// How each image is to be changed.
-pub struct MachORequest<'run> {
+pub(crate) struct MachORequest<'run> {
     /// Where the file is.
     pub path: &'run Path,
     /// Where functions are to go.
@@ -36,7 +36,7 @@ pub struct MachORequest<'run> {
 ///
 /// # Errors
 /// When no image could be moved: the first refusal.
-pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -> Result<AppliedFile> {
+pub(crate) fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -> Result<AppliedFile> {
     let all = slices(bytes)?;
     let is_wanted =
         |slice: &Slice| request.architecture.is_none_or(|wanted| slice.architecture == Some(wanted));

@@ -79,7 +79,7 @@ impl ArrangementArguments {
     }
 
     /// An order file or a map is given.
-    pub fn has_order(&self) -> bool {
+    pub(crate) fn has_order(&self) -> bool {
         self.order.is_some()
     }
 

@@ -21,7 +21,7 @@ use reorder_run::stop_rule::StopRule;
 
 /// The runs that compare original and result.
 #[derive(Args, Clone, Debug)]
-pub struct CheckArguments {
+pub(crate) struct CheckArguments {
     /// Run IMAGE and the result with these arguments, quoted as for a shell, and compare output, exit status and signals
     /// before anything is written; repeatable. IMAGE runs at least twice: choose runs that can be repeated
     #[arg(long = "check", value_name = "ARGS", allow_hyphen_values = true)]
@@ -38,12 +38,12 @@ pub struct CheckArguments {
 
 impl CheckArguments {
     /// Whether any run is requested.
-    pub fn is_asked_for(&self) -> bool {
+    pub(crate) fn is_asked_for(&self) -> bool {
         !self.runs.is_empty()
     }
 
     /// The file that the runs read as standard input.
-    pub fn input(&self) -> Option<&Path> {
+    pub(crate) fn input(&self) -> Option<&Path> {
         self.input.as_deref()
     }
 
@@ -51,7 +51,7 @@ impl CheckArguments {
     ///
     /// # Errors
     /// Arguments with unfinished quotation, and images that are not programs for this processor.
-    pub fn refuse_unless_runnable(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn refuse_unless_runnable(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         if !self.is_asked_for() {
             return Ok(());
         }
@@ -88,7 +88,12 @@ impl CheckArguments {
     ///
     /// # Errors
     /// The first run in which the result behaves differently, or that cannot be compared.
-    pub fn run(&self, original: &Path, trial: &Trial<'_>, context: &Context) -> Result<Vec<CheckedRun>> {
+    pub(crate) fn run(
+        &self,
+        original: &Path,
+        trial: &Trial<'_>,
+        context: &Context,
+    ) -> Result<Vec<CheckedRun>> {
         let runs = self.runs.iter().map(|run| Ok((run.as_str(), words("--check", run)?)));
         let runs = runs.collect::<Result<Vec<_>>>()?;
         let stop = self.ending.rule()?;
@@ -115,7 +120,7 @@ impl CheckArguments {
 ///
 /// # Errors
 /// As [`check`].
-pub fn check_all(
+pub(crate) fn check_all(
     request: &CheckRequest<'_>,
     runs: &[(&str, Vec<OsString>)],
     context: &Context,
@@ -136,7 +141,7 @@ pub fn check_all(
 ///
 /// # Errors
 /// Unfinished quotation.
-pub fn words(flag: &str, line: &str) -> Result<Vec<OsString>> {
+pub(crate) fn words(flag: &str, line: &str) -> Result<Vec<OsString>> {
     let words = shlex::split(line).ok_or_else(|| {
         Error::usage(format!("{flag} {line}: a quotation mark or an escaped character is missing"))
             .with_hint(format!("quote as for a shell: {flag} 'open \"my file\"'"))

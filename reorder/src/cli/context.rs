@@ -48,7 +48,7 @@ impl Context {
     ///
     /// # Errors
     /// When stdout cannot be written, unless the reader has closed it.
-    pub fn print_bytes(&self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn print_bytes(&self, bytes: &[u8]) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
         match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
             Err(error) if error.kind() != IoErrorKind::BrokenPipe => {

@@ -6,14 +6,16 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::context::Context;
+use crate::cli::scenarios_input::Configured;
 use reorder_base::error::{Error, Result};
+use reorder_layout::configuration::ScenarioTable;
 use reorder_run::stop_rule::StopRule;
 
 /// When runs are asked to end.
 #[derive(Args, Clone, Debug, Default)]
-pub struct EndingArguments {
-    /// End each run this long after its beginning, by SIGTERM, and by SIGKILL 10 s later: for servers and for programs
-    /// that wait for a user
+pub(crate) struct EndingArguments {
+    /// Send SIGTERM to each run after this many seconds, and SIGKILL if it is still running 10 s later: for servers and for
+    /// programs that wait for a user
     #[arg(long, value_name = "SECONDS")]
     stop_after: Option<f64>,
     /// End each run as soon as it has printed this text on standard output or standard error, in the same way
@@ -25,10 +27,10 @@ impl EndingArguments {
     /// The rule for runs.
     ///
     /// # Errors
-    /// A time that is none, and an empty text.
-    pub fn rule(&self) -> Result<StopRule> {
+    /// An invalid time, or an empty text.
+    pub(crate) fn rule(&self) -> Result<StopRule> {
         let after = self.stop_after.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
-            Error::usage("--stop-after needs a number of seconds, which is not negative")
+            Error::usage("--stop-after needs a number of seconds that is not negative")
                 .with_hint("such as --stop-after 2 or --stop-after 0.5")
         })?;
         if self.until.as_ref().is_some_and(String::is_empty) {
@@ -39,9 +41,35 @@ impl EndingArguments {
     }
 }
 
+/// The rule of the scenario called `name` in `reorder.toml`.
+///
+/// # Errors
+/// An invalid time, or an empty text.
+pub(super) fn scenario_rule(name: &str, table: &ScenarioTable, configured: &Configured) -> Result<StopRule> {
+    let mistake =
+        |cause: &str, hint: &str| configured.file.mistake(&format!("[scenario.{name}] {cause}"), hint);
+    let after = table.stop_after.map(Duration::try_from_secs_f64).transpose();
+    let after = after
+        .map_err(|_| mistake("has a stop-after that is no number of seconds", "such as stop-after = 0.5"))?;
+    if table.until.as_ref().is_some_and(String::is_empty) {
+        return Err(mistake("has an empty until", "such as until = \"ready to accept connections\""));
+    }
+    Ok(StopRule { after, until: table.until.clone() })
+}
+
+/// The file for standard input of a scenario.
+///
+/// # Errors
+/// A file that cannot be read, before any run.
+pub(super) fn scenario_input(table: &ScenarioTable, configured: &Configured) -> Result<Option<PathBuf>> {
+    let input = InputArgument { input: table.stdin.as_ref().map(|input| configured.file.located(input)) };
+    input.check()?;
+    Ok(input.input)
+}
+
 /// The file for standard input.
 #[derive(Args, Clone, Debug, Default)]
-pub struct InputArgument {
+pub(crate) struct InputArgument {
     /// Standard input of each run [default: empty]
     #[arg(long = "stdin", value_name = "FILE")]
     pub input: Option<PathBuf>,
@@ -50,7 +78,7 @@ pub struct InputArgument {
 impl InputArgument {
     /// # Errors
     /// A file that cannot be read, before any run.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let Some(input) = &self.input else { return Ok(()) };
         std::fs::File::open(input).map(drop).map_err(|error| Error::io(input, error))
     }
@@ -60,7 +88,11 @@ impl InputArgument {
 const LONG: Duration = Duration::from_secs(10);
 
 /// Does `work`, which runs a program as `shown`; says once that it is still running.
-pub fn telling_when_long<Outcome>(context: &Context, shown: &str, work: impl FnOnce() -> Outcome) -> Outcome {
+pub(crate) fn telling_when_long<Outcome>(
+    context: &Context,
+    shown: &str,
+    work: impl FnOnce() -> Outcome,
+) -> Outcome {
     let (done, waiting) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {

@@ -67,8 +67,8 @@ pub struct GateArguments {
     /// Report findings with exit status 0
     #[arg(long, conflicts_with = "update_baseline")]
     warn_only: bool,
-    /// Another build of the image, such as the one before the change: if a size is a finding, the functions that grew since
-    /// then are named
+    /// Another build of the image, such as the one before the change: if a size is a finding, the functions whose
+    /// size changed since then are listed
     #[arg(long, value_name = "OLD")]
     against: Option<PathBuf>,
     /// Order file whose lines must name functions of the image

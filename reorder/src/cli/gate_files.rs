@@ -10,7 +10,7 @@ use reorder_base::error::Result;
 
 /// What a file is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileRole {
+pub(crate) enum FileRole {
     /// It is judged.
     Image,
     /// Its limits apply.
@@ -34,7 +34,7 @@ pub enum FileRole {
 impl FileRole {
     /// Whether its contents are replaced.
     #[must_use]
-    pub fn is_replaced(self) -> bool {
+    pub(crate) fn is_replaced(self) -> bool {
         matches!(self, Self::Export | Self::UpdatedBaseline)
     }
 
@@ -71,7 +71,7 @@ impl fmt::Display for FileRole {
 ///
 /// # Errors
 /// Usage, with the path that would be overwritten and what it is.
-pub fn refuse_overwriting(files: &[(FileRole, PathBuf)]) -> Result<()> {
+pub(crate) fn refuse_overwriting(files: &[(FileRole, PathBuf)]) -> Result<()> {
     let (written, read): (Vec<_>, Vec<_>) = files.iter().partition(|(role, _)| role.is_written());
     let known = read.iter().fold(KeptFiles::default(), |known, (role, path)| known.reads(role, [path]));
     let hint = "give each output a file of its own: --export FORM=FILE, --baseline FILE";

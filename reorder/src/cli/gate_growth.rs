@@ -46,7 +46,7 @@ pub(super) fn remark_on_growth(
     let listed: Vec<String> = sizes.functions.iter().map(change).collect();
     let more = if sizes.changed > listed.len() as u64 { ", …" } else { "" };
     let cause = format!(
-        "the functions have {} bytes since {}, {} of them changed: {}{more}",
+        "the size of all functions changed by {} bytes since {}; {} functions changed: {}{more}",
         signed(sizes.new_bytes.cast_signed() - sizes.old_bytes.cast_signed()),
         old.display(),
         grouped(sizes.changed),

@@ -15,7 +15,7 @@ use reorder_run::measure::{self, MeasureRequest, StartKind, sign_test};
 
 /// Measured figures, off by default.
 #[derive(Args, Debug)]
-pub struct GateMeasured {
+pub(crate) struct GateMeasured {
     /// Also run OLD and the image in turn, for each scenario of reorder.toml: time and faults are shown, and can fail the
     /// gate if they have limits
     #[arg(long, value_name = "OLD", help_heading = "Measured figures")]
@@ -71,7 +71,7 @@ impl GateMeasured {
         let requests: Vec<MeasureRequest> = scenarios
             .iter()
             .map(|(name, table)| request_of(name, table, configured, self.runs, &base))
-            .collect();
+            .collect::<Result<_>>()?;
         let needed = sign_test::values_needed(base.confidence);
         for request in &requests {
             // Otherwise no result could exceed the limit.

@@ -17,7 +17,7 @@ use reorder_system::write;
 
 /// The outputs besides the text.
 #[derive(Args, Clone, Debug)]
-pub struct GateOutputs {
+pub(crate) struct GateOutputs {
     /// Also write the report in this form to this file; `-` is stdout, and replaces the text there; repeatable. Forms: text,
     /// json, markdown, github, sarif, junit
     #[arg(long = "export", value_name = "FORM=FILE", value_parser = export_parser::<ExportFormat>())]
@@ -34,7 +34,7 @@ impl GateOutputs {
     ///
     /// # Errors
     /// Usage, with what to write instead; directories that do not exist or take no file.
-    pub fn check(&self, files: &[(FileRole, PathBuf)], format: Format) -> Result<()> {
+    pub(crate) fn check(&self, files: &[(FileRole, PathBuf)], format: Format) -> Result<()> {
         let stdout = self.exports.iter().filter(|export| is_stdout(export)).count();
         if stdout > 1 {
             return Err(Error::usage("two forms of the report would go to stdout")
@@ -58,7 +58,7 @@ impl GateOutputs {
     ///
     /// # Errors
     /// Files that cannot be written.
-    pub fn write(&self, report: &GateReport, context: &Context) -> Result<()> {
+    pub(crate) fn write(&self, report: &GateReport, context: &Context) -> Result<()> {
         let (shown, files): (Vec<_>, Vec<_>) = self.exports.iter().partition(|export| is_stdout(export));
         for Export { form, file } in files {
             write::whole(file, form.render(report)?.as_bytes())?;

@@ -20,7 +20,7 @@ use reorder_report::{Report, Width};
 
 /// What the analysis of each image found.
 #[derive(Serialize)]
-pub struct MachOInspectReport {
+pub(crate) struct MachOInspectReport {
     image: String,
     /// Whether one of the images can be moved.
     pub is_movable: bool,
@@ -105,7 +105,7 @@ impl Facts {
 ///
 /// # Errors
 /// When the file cannot be read; refusals are in the report.
-pub fn inspect(
+pub(crate) fn inspect(
     path: String,
     bytes: &[u8],
     architecture: Option<&str>,

@@ -8,58 +8,59 @@
 //! the table below.
 
 pub mod context;
-pub mod shared_args;
+pub(crate) mod shared_args;
 pub mod talk;
 pub mod timings;
 
 pub mod traces;
-pub mod traces_input;
-pub mod trades;
+pub(crate) mod traces_input;
+mod trades;
 
-pub mod scenarios_input;
+pub(crate) mod scenarios_input;
 
 pub mod order;
 pub mod simulate;
 
 pub mod applied;
 pub mod apply;
-pub mod apply_blocks;
-pub mod apply_elf;
-pub mod apply_macho;
+pub(crate) mod apply_blocks;
+pub(crate) mod apply_elf;
+pub(crate) mod apply_macho;
 mod apply_set;
 mod apply_wheel;
 pub mod arrangement;
-pub mod check_args;
+pub(crate) mod check_args;
 pub mod completions;
 pub mod doctor;
 mod doctor_image;
 mod doctor_links;
-pub mod ending_args;
+pub(crate) mod ending_args;
 pub mod explain;
 mod export_argument;
 pub mod gate;
-pub mod gate_files;
+pub(crate) mod gate_files;
 mod gate_growth;
-pub mod gate_measured;
-pub mod gate_outputs;
+pub(crate) mod gate_measured;
+pub(crate) mod gate_outputs;
 mod gate_remarks;
 pub mod inspect;
-pub mod inspect_macho;
+pub(crate) mod inspect_macho;
 mod kept_inputs;
 pub mod man;
 pub mod measure;
 pub mod optimize;
-pub mod optimize_layout;
+pub(crate) mod optimize_layout;
 mod optimize_page;
 mod pins;
 mod previous;
 pub mod record;
 mod record_scenarios;
 pub mod refusal;
-pub mod relocate_args;
+pub(crate) mod relocate_args;
 pub mod report;
 mod report_set;
 pub mod schema;
+mod second_image;
 pub mod verify;
 mod verify_wheel;
 

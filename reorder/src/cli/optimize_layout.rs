@@ -26,7 +26,7 @@ use reorder_verify::recover_moves;
 
 /// What is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LayoutChoice {
+pub(crate) enum LayoutChoice {
     /// As for `apply`.
     Only(LayoutKind),
     /// Functions or blocks, by the simulated pages of the recorded runs.
@@ -62,18 +62,18 @@ impl ValueEnum for LayoutChoice {
 
 impl LayoutChoice {
     /// Whether functions may move.
-    pub fn moves_functions(self) -> bool {
+    pub(crate) fn moves_functions(self) -> bool {
         self != Self::Only(LayoutKind::Blocks)
     }
 
     /// Whether the executed blocks must be known.
-    pub fn needs_blocks(self) -> bool {
+    pub(crate) fn needs_blocks(self) -> bool {
         self != Self::Only(LayoutKind::Functions)
     }
 }
 
 /// What was recorded, and how it is to be laid out.
-pub struct Recorded<'run> {
+pub(crate) struct Recorded<'run> {
     /// The program.
     pub file: &'run ElfFile<'run>,
     /// Its functions.
@@ -85,7 +85,7 @@ pub struct Recorded<'run> {
 }
 
 /// A new image.
-pub struct LaidOut {
+pub(crate) struct LaidOut {
     /// The image, proven.
     pub applied: Applied,
     /// Functions that recorded runs need.
@@ -104,7 +104,7 @@ impl LaidOut {
 ///
 /// # Errors
 /// Refusals, malformed tables. That blocks are refused is no error where functions do as well.
-pub fn laid_out(
+pub(crate) fn laid_out(
     input: &Recorded<'_>,
     choice: LayoutChoice,
     room: Option<Analysis<'_>>,

@@ -8,7 +8,7 @@ use reorder_image::functions::FunctionTable;
 use reorder_layout::memory;
 use reorder_layout::opened::OpenedImage;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{ImageNames, Placement};
+use reorder_layout::simulate::{Comparison, ImageNames, Placement};
 use reorder_system::write::Pending;
 use reorder_trace::{Coverage, ResolvedTraces};
 use reorder_verify::AddressMoves;
@@ -39,7 +39,7 @@ pub(super) fn pending_page(
         functions,
         scenarios: &scenarios,
         coverage: &coverage,
-        placement: Some(&Placement::of_image(&image, new, moves)?),
+        comparison: Some(Comparison::Image(&Placement::of_image(&image, new, moves)?)),
         models: &memory::default_for_elf(),
     })?;
     Pending::whole(place, &document.0)

@@ -17,8 +17,10 @@ use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
 use reorder_report::table::{counted, grouped};
 use reorder_run::loaded_libraries::loaded_libraries;
-use reorder_run::record::{self, Ending, LittleKnown, RecordOutcome, RecordRequest, TraceDirectory};
+use reorder_run::record::{self, LittleKnown, RecordOutcome, RecordRequest, TraceDirectory};
 use reorder_system::mapped::map_image;
+use reorder_system::stops::Ending;
+use reorder_system::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +31,7 @@ Examples:
   reorder record -o traces --until 'ready to accept' -- ./server --port 8080
   reorder record                     # all scenarios of reorder.toml, in place of their earlier recordings
 
-Processes that a program forks without executing another one share its trace: a function counts once, when the first of
+Processes that a program forks without executing another one share its trace: a function counts once, when the first of \
 them runs it. Traces accumulate in the directory. Input, output and exit status are those of the program.";
 
 /// Run a program and record the order in which its functions first execute
@@ -88,7 +90,7 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
                 .with_hint("reorder record -o traces -- PROGRAM ARGUMENTS")),
         };
     };
-    record::leave_interrupts_to_program().map_err(|error| Error::io(&PathBuf::from(program), error))?;
+    terminal::leave_interrupts_to_program().map_err(|error| Error::io(&PathBuf::from(program), error))?;
     let first_run = record::next_run(output)?;
     let images = images(arguments, program)?;
     let _directory = TraceDirectory::prepare(output)?;
@@ -130,6 +132,7 @@ fn images(arguments: &RecordArguments, program: &OsStr) -> Result<Vec<PathBuf>> 
 fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus> {
     let configured = arguments.configuration.read(&context.talk)?;
     let starts = scenarios_to_record(&arguments.scenarios, &configured)?;
+    let stop = arguments.ending.rule()?;
     let phase = context.talk.phase("record", starts.len() as u64);
     let mut failed = 0;
     for start in &starts {
@@ -139,7 +142,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
             first_run: 1,
             keep_own_traps: arguments.keep_sigtrap,
             blocks: arguments.blocks,
-            stop: arguments.ending.rule()?,
+            stop: if stop.is_set() { stop.clone() } else { start.request.stop.clone() },
             time_limit: arguments.time_limit.map(Duration::from_secs),
             ..start.request.clone()
         };
@@ -150,7 +153,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
             return Err(Error::usage(format!("the scenario {} ran no function of its program", start.name))
                 .with_hint("is the program a script? name what it runs with --image"));
         }
-        if outcome.ending != Ending::Exited(start.status) {
+        if outcome.ending != Ending::Exited(start.status) && !outcome.was_asked_to_end {
             let ended = match outcome.ending {
                 Ending::Killed(signal) => format!("was killed by signal {signal}"),
                 _ => format!("ended with exit status {}", outcome.ending.shell_status()),

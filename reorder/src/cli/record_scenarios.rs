@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::cli::ending_args::{scenario_input, scenario_rule};
 use crate::cli::measure::{located_program, selected};
 use crate::cli::scenarios_input::Configured;
 use reorder_base::error::{Error, Result};
@@ -72,6 +73,8 @@ fn scenario(name: &str, table: &ScenarioTable, configured: &Configured) -> Resul
         directory: table.directory.as_ref().map(|directory| configured.file.located(directory)),
         environment: table.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         discard_output: true,
+        input: scenario_input(table, configured)?,
+        stop: scenario_rule(name, table, configured)?,
         ..RecordRequest::default()
     };
     Ok(RecordedScenario { name: name.to_owned(), request, output, status: table.status })

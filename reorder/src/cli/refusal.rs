@@ -8,7 +8,7 @@ use reorder_base::error::{Error, ErrorKind};
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// Whether the image is refused because too little of its code is known for functions to move.
-pub fn is_too_little_known(refusal: &Refusal) -> bool {
+pub(crate) fn is_too_little_known(refusal: &Refusal) -> bool {
     matches!(refusal.code, RefusalCode::UnknownCode | RefusalCode::UndecodableCode)
 }
 
@@ -26,7 +26,7 @@ pub fn cure(refusal: &Refusal) -> String {
 }
 
 /// The error with [`cure`] as its hint, if it is a refusal.
-pub fn with_cure(error: Error) -> Error {
+pub(crate) fn with_cure(error: Error) -> Error {
     match &error.kind {
         ErrorKind::Refused(refusal) if is_too_little_known(refusal) => {
             let cure = cure(refusal);

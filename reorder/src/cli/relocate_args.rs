@@ -11,7 +11,7 @@ use reorder_relocate::elf::copies::KeptRelocations;
 
 /// Flags for Mach-O files.
 #[derive(Args, Clone, Debug)]
-pub struct MachOArguments {
+pub(crate) struct MachOArguments {
     /// Move only this architecture of a universal Mach-O file: arm64, x86_64
     #[arg(long = "arch", value_name = "NAME")]
     pub architecture: Option<String>,
@@ -26,7 +26,7 @@ pub struct MachOArguments {
 
 impl MachOArguments {
     /// The library's options.
-    pub fn options(&self) -> MachOOptions {
+    pub(crate) fn options(&self) -> MachOOptions {
         let defaults = MachOOptions::default();
         MachOOptions {
             most_pinned_percent: self.most_pinned.unwrap_or(defaults.most_pinned_percent),
@@ -38,7 +38,7 @@ impl MachOArguments {
     ///
     /// # Errors
     /// When one of them is given.
-    pub fn refuse_for_elf(&self) -> Result<()> {
+    pub(crate) fn refuse_for_elf(&self) -> Result<()> {
         refuse_architecture(self.architecture.as_deref())?;
         let flag = match (self.most_pinned, self.allow_swift_pins) {
             (Some(_), _) => "--most-pinned",
@@ -52,14 +52,14 @@ impl MachOArguments {
 
 /// How an image is rewritten.
 #[derive(Args, Clone, Debug)]
-pub struct RelocateArguments {
-    /// What to do with debug information, whose addresses a move makes wrong [default: update]
+pub(crate) struct RelocateArguments {
+    /// How to treat debug information, whose addresses go stale [default: update]
     #[arg(long, value_enum, value_name = "HOW")]
     debug: Option<DebugArgument>,
     /// Keep the build-id although the layout differs
     #[arg(long)]
     keep_build_id: bool,
-    /// Copies of code: leave out the relocations that the linker kept (--emit-relocs), which would not describe them
+    /// With copies of code: drop the relocations that the linker kept (--emit-relocs), because they would not describe the copies
     #[arg(long)]
     drop_relocations: bool,
 }
@@ -81,7 +81,7 @@ impl RelocateArguments {
     ///
     /// # Errors
     /// When one of these flags is given.
-    pub fn refuse_for_macho(&self) -> Result<()> {
+    pub(crate) fn refuse_for_macho(&self) -> Result<()> {
         if self.drop_relocations {
             return Err(Error::usage("--drop-relocations applies only to ELF images")
                 .with_hint("leave out --drop-relocations"));
@@ -103,7 +103,7 @@ impl RelocateArguments {
     ///
     /// # Errors
     /// `--debug map` without one.
-    pub fn check_map(&self, is_written: bool) -> Result<()> {
+    pub(crate) fn check_map(&self, is_written: bool) -> Result<()> {
         match self.debug {
             Some(DebugArgument::Map) if !is_written => {
                 Err(Error::usage("--debug map needs an address map, and none would be written")
@@ -114,7 +114,7 @@ impl RelocateArguments {
     }
 
     /// The library's options.
-    pub fn options(&self) -> RelocateOptions {
+    pub(crate) fn options(&self) -> RelocateOptions {
         RelocateOptions {
             debug: match self.debug {
                 None | Some(DebugArgument::Update) => DebugPolicy::Update,

@@ -8,6 +8,7 @@ use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::report_set;
 use crate::cli::scenarios_input::{Configured, ScenariosInput};
+use crate::cli::second_image::SecondImage;
 use crate::exit_status::ExitStatus;
 use crate::page::{PageRequest, page};
 use reorder_base::error::Result;
@@ -18,6 +19,7 @@ use reorder_system::write::whole;
 const EXAMPLES: &str = "\
 Examples:
   reorder report ./program program.fast -t traces -o report.html
+  reorder report ./program ./build/program -t traces -o report.html # two builds of one program
   reorder report ./program -t traces -o report.html                 # which pages startup touches now
   reorder report ./program --set fast -t traces -o report.html      # with the libraries of `reorder apply --set fast`
   reorder report ./program program.fast --model android-16k -o report.html --format json";
@@ -25,15 +27,16 @@ Examples:
 /// Write an HTML page that shows which pages startup touches
 ///
 /// It has the page map of the text before and after, fault curves with their bounds, functions with their first touch, pins
-/// with reasons, and the coverage of the traces. It needs no network and no other file. With NEW, an image that `reorder
-/// apply` made from IMAGE, both are compared. The traces are those of IMAGE.
+/// with reasons, and the coverage of the traces. It needs no network and no other file. With NEW, both are compared: an
+/// image that `reorder apply` made from IMAGE, or any other build of it, whose functions are found by their names and by their
+/// code. The traces are those of IMAGE.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct ReportArguments {
     /// The program or shared object that was traced
     #[arg(value_name = "IMAGE")]
     pub(super) image: PathBuf,
-    /// IMAGE with its functions moved
+    /// IMAGE with its functions moved or copied, or another build of it
     #[arg(value_name = "NEW")]
     new: Option<PathBuf>,
     /// Show the program and its libraries that `reorder apply --set` wrote to this directory, each before and after
@@ -64,8 +67,8 @@ pub(super) const PAGE_NAME: &str = "give the page another name, such as report.h
 /// Runs the command.
 ///
 /// # Errors
-/// Unreadable images, traces that do not fit, a NEW that is not IMAGE with functions moved, a page that cannot be
-/// written or would replace what is read; nothing is written then.
+/// Unreadable images, traces that do not fit, a NEW that is neither IMAGE with functions moved nor another build, a page
+/// that cannot be written or would replace what is read; nothing is written then.
 pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus> {
     if let Some(directory) = &arguments.set {
         return report_set::run(arguments, directory, context);
@@ -80,10 +83,10 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let new = arguments.new.as_deref();
-    let new_image = arguments.scenarios.new_image(path, &bytes, new)?;
-    let placement = new_image.as_ref().map(|new| new.placement(&image)).transpose()?;
+    let second = SecondImage::open(&arguments.scenarios, (path, &bytes), &functions, &starts.traces, new)?;
+    let placement = second.as_ref().map(|second| second.placement(&image)).transpose()?.flatten();
     if placement.as_ref().is_some_and(|placement| !placement.moves().copies().is_empty()) {
-        let cause = "the page map shows the functions where they are, and NEW runs copies of them: its curves and totals count these";
+        let cause = "the page map shows the original functions, but NEW runs copies of them; its curves and totals count the copies";
         context
             .talk
             .warning(cause, Some("reorder explain --new NEW shows where the copies of a function are"));
@@ -96,7 +99,7 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
         functions: &functions,
         scenarios: &scenarios,
         coverage: &starts.traces.coverage,
-        placement: placement.as_ref(),
+        comparison: second.as_ref().and_then(|second| second.comparison(placement.as_ref())),
         models: &models,
     })?;
     whole(&arguments.output, &document.0)?;

@@ -13,7 +13,7 @@ use crate::exit_status::ExitStatus;
 use crate::page::{PageRequest, Summary, pages};
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::file::ElfFile;
-use reorder_layout::simulate::ImageNames;
+use reorder_layout::simulate::{Comparison, ImageNames};
 use reorder_report::table::{Table, counted, grouped};
 use reorder_report::{Report, Width};
 use reorder_run::loaded_libraries::loaded_libraries;
@@ -116,7 +116,7 @@ pub(super) fn run(arguments: &ReportArguments, directory: &Path, context: &Conte
             functions,
             scenarios,
             coverage: &starts.traces.coverage,
-            placement: placement.as_ref(),
+            comparison: placement.as_ref().map(Comparison::Image),
             models,
         })
         .collect();

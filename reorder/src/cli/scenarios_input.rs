@@ -20,7 +20,7 @@ use reorder_verify::{AddressMoves, recover_moves_for};
 
 /// Scenarios and memory models.
 #[derive(Args, Clone, Debug)]
-pub struct ScenariosInput {
+pub(crate) struct ScenariosInput {
     #[command(flatten)]
     traces: TracesInput,
     /// Use only this scenario of reorder.toml; repeatable
@@ -37,15 +37,15 @@ pub struct ScenariosInput {
 
 fn models_help() -> String {
     format!(
-        "Memory models to simulate: {}, or one of reorder.toml; repeatable [default: those of the image's systems; of Mach-O \
-         ios-16k for arm64, macos-4k for x86_64]",
+        "Memory models to simulate: {}, or one of reorder.toml; repeatable [default: those of the systems that run the image; \
+         for Mach-O ios-16k on arm64, macos-4k on x86_64]",
         memory::known_names()
     )
 }
 
 /// Where the configuration is.
 #[derive(Args, Clone, Debug)]
-pub struct ConfigurationArguments {
+pub(crate) struct ConfigurationArguments {
     /// Use this reorder.toml instead of the nearest one in this directory or above; `off` for none
     #[arg(long = "config", value_name = "FILE")]
     file: Option<PathBuf>,
@@ -53,7 +53,7 @@ pub struct ConfigurationArguments {
 
 /// The configuration as read.
 #[derive(Clone, Debug, Default)]
-pub struct Configured {
+pub(crate) struct Configured {
     /// The file, for paths and messages.
     pub file: ConfigurationFile,
     /// Its tables.
@@ -65,7 +65,7 @@ impl ConfigurationArguments {
     ///
     /// # Errors
     /// See [`ConfigurationFile::find`] and [`ConfigurationFile::document`].
-    pub fn read(&self, talk: &Talk) -> Result<Configured> {
+    pub(crate) fn read(&self, talk: &Talk) -> Result<Configured> {
         let directory = std::env::current_dir().map_err(|error| Error::io(Path::new("."), error))?;
         let file = ConfigurationFile::find(self.file.as_deref(), &directory, "--config FILE")?;
         if let Some(note) = &file.note {
@@ -78,7 +78,7 @@ impl ConfigurationArguments {
 
 /// Traces with the scenarios they belong to.
 #[derive(Clone, Debug)]
-pub struct Starts {
+pub(crate) struct Starts {
     /// All of them.
     pub traces: ResolvedTraces,
     /// For [`ScenarioSources::group`].
@@ -86,7 +86,7 @@ pub struct Starts {
 }
 
 /// An image that was made from another one.
-pub struct NewImage {
+pub(crate) struct NewImage {
     path: PathBuf,
     bytes: MappedImage,
     /// Where code of the other one is in it.
@@ -98,7 +98,10 @@ impl NewImage {
     ///
     /// # Errors
     /// Damaged tables.
-    pub fn placement<'image>(&'image self, old: &'image OpenedImage<'image>) -> Result<Placement<'image>> {
+    pub(crate) fn placement<'image>(
+        &'image self,
+        old: &'image OpenedImage<'image>,
+    ) -> Result<Placement<'image>> {
         Placement::of_image(old, &self.bytes, &self.moves).map_err(|error| error.in_file(&self.path))
     }
 }
@@ -108,7 +111,7 @@ impl ScenariosInput {
     ///
     /// # Errors
     /// See [`ConfigurationArguments::read`].
-    pub fn configured(&self, talk: &Talk) -> Result<Configured> {
+    pub(crate) fn configured(&self, talk: &Talk) -> Result<Configured> {
         self.configuration.read(talk)
     }
 
@@ -116,7 +119,7 @@ impl ScenariosInput {
     ///
     /// # Errors
     /// See [`OpenedImage::parse`].
-    pub fn open<'data>(&self, path: &Path, bytes: &'data [u8]) -> Result<OpenedImage<'data>> {
+    pub(crate) fn open<'data>(&self, path: &Path, bytes: &'data [u8]) -> Result<OpenedImage<'data>> {
         OpenedImage::parse(bytes, self.architecture.as_deref()).map_err(|error| error.in_file(path))
     }
 
@@ -124,7 +127,12 @@ impl ScenariosInput {
     ///
     /// # Errors
     /// An unreadable file at `new`, or one that is not the same image with functions moved.
-    pub fn new_image(&self, path: &Path, bytes: &[u8], new: Option<&Path>) -> Result<Option<NewImage>> {
+    pub(crate) fn new_image(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        new: Option<&Path>,
+    ) -> Result<Option<NewImage>> {
         let opened = |new| {
             let new_bytes = map_image(new)?;
             let moves = recover_moves_for(bytes, &new_bytes, self.architecture.as_deref());
@@ -147,7 +155,7 @@ impl ScenariosInput {
     ///
     /// # Errors
     /// No traces, unreadable ones, traces of other images, traces without an order of execution, unknown scenarios.
-    pub fn resolve(
+    pub(crate) fn resolve(
         &self,
         path: &Path,
         image: &OpenedImage<'_>,
@@ -181,7 +189,7 @@ impl ScenariosInput {
     ///
     /// # Errors
     /// Unknown scenarios, unreadable directories and lists of traces.
-    pub fn files(&self, configured: &Configured) -> Result<Vec<(&'static str, Vec<PathBuf>)>> {
+    pub(crate) fn files(&self, configured: &Configured) -> Result<Vec<(&'static str, Vec<PathBuf>)>> {
         let paths = self.sources(configured)?.paths();
         let mut files = TracesInput { paths, companions: self.traces.companions.clone() }.files()?;
         files.push(("the configuration", vec![configured.file.path.clone()]));
@@ -192,7 +200,7 @@ impl ScenariosInput {
     ///
     /// # Errors
     /// Unknown scenarios, unreadable directories and lists of paths.
-    pub fn trace_files(&self, configured: &Configured) -> Result<Vec<PathBuf>> {
+    pub(crate) fn trace_files(&self, configured: &Configured) -> Result<Vec<PathBuf>> {
         let found = TraceFiles::find(&self.sources(configured)?.paths())?;
         Ok(found.paths().map(Path::to_path_buf).collect())
     }
@@ -230,7 +238,7 @@ impl ScenariosInput {
     ///
     /// # Errors
     /// Unknown names, and impossible models in `reorder.toml`.
-    pub fn models(
+    pub(crate) fn models(
         &self,
         configured_names: Option<&[String]>,
         image: &OpenedImage<'_>,

@@ -62,7 +62,7 @@ pub struct SharedArguments {
 
 impl SharedArguments {
     /// Whether messages on stderr are coloured: an explicit choice wins over `NO_COLOR`, which wins over the terminal.
-    pub fn colors_talk(&self) -> bool {
+    pub(crate) fn colors_talk(&self) -> bool {
         match self.color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,

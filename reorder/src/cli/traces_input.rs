@@ -13,7 +13,7 @@ use reorder_trace::{Companions, ImageIdentity, Note, ResolvedTraces, Resolver, T
 
 /// Where the traces are.
 #[derive(Args, Clone, Debug)]
-pub struct TracesInput {
+pub(crate) struct TracesInput {
     /// Trace or profile files of any known system, directories of them, or @FILE with one path per line
     #[arg(short = 't', long = "traces", value_name = "TRACES", num_args = 1..)]
     pub paths: Vec<PathBuf>,
@@ -25,7 +25,7 @@ pub struct TracesInput {
 
 /// Files without which trace files cannot be interpreted.
 #[derive(Args, Clone, Debug)]
-pub struct CompanionFiles {
+pub(crate) struct CompanionFiles {
     /// File without which the traces cannot be interpreted: the instrumented program, its debug file or .dSYM, a map of
     /// names; repeatable
     #[arg(long = "companion", value_name = "FILE")]
@@ -35,7 +35,7 @@ pub struct CompanionFiles {
 impl CompanionFiles {
     /// As given.
     #[must_use]
-    pub fn files(&self) -> &[PathBuf] {
+    pub(crate) fn files(&self) -> &[PathBuf] {
         &self.companions
     }
 
@@ -43,7 +43,7 @@ impl CompanionFiles {
     ///
     /// # Errors
     /// Unreadable files, and paths without a single event.
-    pub fn read(&self, paths: &[PathBuf], image: Option<&Path>, talk: &Talk) -> Result<Vec<Trace>> {
+    pub(crate) fn read(&self, paths: &[PathBuf], image: Option<&Path>, talk: &Talk) -> Result<Vec<Trace>> {
         let mut traces = Vec::new();
         let notes = self.visit(paths, image, |trace| trace, |trace| traces.push(trace))?;
         tell_notes(&notes, talk);
@@ -55,7 +55,7 @@ impl CompanionFiles {
     ///
     /// # Errors
     /// As there, and unreadable companions.
-    pub fn visit<Worked: Send>(
+    pub(crate) fn visit<Worked: Send>(
         &self,
         paths: &[PathBuf],
         image: Option<&Path>,
@@ -73,7 +73,7 @@ impl TracesInput {
     ///
     /// # Errors
     /// Unreadable directories and lists of traces.
-    pub fn files(&self) -> Result<Vec<(&'static str, Vec<PathBuf>)>> {
+    pub(crate) fn files(&self) -> Result<Vec<(&'static str, Vec<PathBuf>)>> {
         let listed = |path: &PathBuf| Some(PathBuf::from(path.to_str()?.strip_prefix('@')?));
         Ok(vec![
             ("a trace file", TraceFiles::find(&self.paths)?.paths().map(Path::to_path_buf).collect()),
@@ -86,7 +86,7 @@ impl TracesInput {
     ///
     /// # Errors
     /// No traces, unreadable ones, and traces of other images.
-    pub fn resolve(
+    pub(crate) fn resolve(
         &self,
         path: &Path,
         identity: &ImageIdentity,

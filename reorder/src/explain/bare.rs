@@ -30,7 +30,7 @@ pub(super) fn bare(readable: &str) -> &str {
                 (start, end) = (at + 2, None);
                 at += 1;
             }
-            b' ' if depth == 0 && is_behind_type(bytes, at, end) => (start, end) = (at + 1, None),
+            b' ' if depth == 0 && is_after_type(bytes, at, end) => (start, end) = (at + 1, None),
             b'>' if at > 0 && bytes[at - 1] == b'-' => {}
             b'(' | b'<' | b'[' | b'{' => {
                 let opens_arguments = depth == 0 && at > start && matches!(bytes[at], b'(' | b'<');
@@ -48,7 +48,7 @@ pub(super) fn bare(readable: &str) -> &str {
 const ANONYMOUS: &[u8] = b"(anonymous namespace)";
 
 /// Whether the text before a space is the return type.
-fn is_behind_type(bytes: &[u8], at: usize, end: Option<usize>) -> bool {
+fn is_after_type(bytes: &[u8], at: usize, end: Option<usize>) -> bool {
     match end {
         None => true,
         // The arguments of a function are followed by its qualifiers.

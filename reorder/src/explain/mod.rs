@@ -11,14 +11,15 @@ mod neighbours;
 mod placement;
 mod report;
 
+use layout_algos::problem::ReferenceGraph;
 use layout_algos::score::Span;
 use reorder_base::address::Address;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::pins::Pin;
-use reorder_image::references::ReferenceGraph;
+use reorder_layout::memory::MemoryModel;
 use reorder_layout::opened::OpenedAnalysis;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{MemoryModel, placed};
+use reorder_layout::simulate::placed;
 use reorder_report::visible::visible_start;
 use reorder_trace::{ExecutedBlocks, ResolvedTrace, readable_name};
 use reorder_verify::AddressMoves;
@@ -27,7 +28,8 @@ pub use blocks::{ExplainedBlocks, Part};
 pub use find::find;
 pub use neighbours::Neighbour;
 pub use placement::{Placed, PlacementReason};
-pub use report::{ExplainReport, ExplainedFunction, ExplainedPin, Run, Side};
+pub(crate) use report::ExplainReport;
+pub use report::{ExplainedFunction, ExplainedPin, Run, Side};
 
 use blocks::Parts;
 use neighbours::Places;
@@ -59,7 +61,7 @@ pub struct Knowledge<'files> {
 }
 
 /// Answers for several functions of one image.
-pub struct Explainer<'files> {
+pub(crate) struct Explainer<'files> {
     knowledge: Knowledge<'files>,
     old: Places,
     new: Option<Places>,
@@ -72,7 +74,7 @@ pub struct Explainer<'files> {
 impl<'files> Explainer<'files> {
     /// Sorts what the answers need.
     #[must_use]
-    pub fn new(knowledge: Knowledge<'files>) -> Self {
+    pub(crate) fn new(knowledge: Knowledge<'files>) -> Self {
         let functions = knowledge.functions;
         let starts: Vec<Address> = functions.iter().map(|(_, function)| function.start).collect();
         let mut runs_in = vec![Vec::new(); functions.len()];
@@ -92,7 +94,7 @@ impl<'files> Explainer<'files> {
 
     /// All that is known of the function.
     #[must_use]
-    pub fn explain(&self, index: FunctionIndex) -> ExplainedFunction {
+    pub(crate) fn explain(&self, index: FunctionIndex) -> ExplainedFunction {
         let Knowledge { functions, model, .. } = self.knowledge;
         let function = functions.get(index);
         let names: Vec<&[u8]> = functions.names_at(function.start).collect();

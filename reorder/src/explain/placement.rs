@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::{Explainer, MAX_NAME_LENGTH};
+use layout_algos::problem::NodeId;
 use reorder_image::functions::FunctionIndex;
 use reorder_image::pins::PinReason;
-use reorder_image::references::NodeId;
 use reorder_report::visible::visible_start;
 
 /// Why a function is where it is.

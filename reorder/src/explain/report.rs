@@ -14,7 +14,7 @@ use reorder_report::{Report, Width};
 
 /// The result of `reorder explain`.
 #[derive(Clone, Debug, Serialize)]
-pub struct ExplainReport {
+pub(crate) struct ExplainReport {
     /// The image.
     pub image: String,
     /// Where new places come from: a second image, or a layout that `reorder apply` would choose.

@@ -85,7 +85,7 @@ impl Baseline {
         let malformed = |message: String| Error::new(ErrorKind::Malformed, message).with_hint(again);
         if let Some(line) = Self::conflict(bytes) {
             // To write it anew would accept whatever either side has made worse.
-            return Err(malformed(format!("line {line}: a conflict of a merge that is not resolved")).with_hint(
+            return Err(malformed(format!("line {line}: an unresolved merge conflict")).with_hint(
                 "take one side whole, such as git checkout --ours or --theirs with this file, and run the gate again: it \
                  shows what the merge costs",
             ));
@@ -150,7 +150,7 @@ impl Baseline {
     /// Whether a file with these contents may be replaced by a baseline: it is empty, or begins like one, even if the rest
     /// is damaged.
     #[must_use]
-    pub fn is_replaceable(bytes: &[u8]) -> bool {
+    pub(crate) fn is_replaceable(bytes: &[u8]) -> bool {
         // The beginning of our own files, with white space that other tools may have inserted.
         let start = String::from_utf8_lossy(&bytes[..bytes.len().min(256)]);
         let start: String = start.chars().filter(|character| !character.is_whitespace()).collect();

@@ -70,7 +70,7 @@ pub struct Check {
 impl Check {
     /// Change against the baseline in percent; `None` if the baseline does not have the figure.
     #[must_use]
-    pub fn change_percent(&self) -> Option<f64> {
+    pub(crate) fn change_percent(&self) -> Option<f64> {
         let (baseline, current) = (self.baseline?, self.current?);
         (baseline != 0.0).then(|| (current / baseline - 1.0) * 100.0)
     }

@@ -62,7 +62,7 @@ impl Compressor {
                 encoder.finish().map_err(|error| failed(error.to_string()))?.0
             }
             Self::Brotli => {
-                let window = (bytes.len().max(1).ilog2() + 1).clamp(BROTLI_SMALLEST_WINDOW, BROTLI_WINDOW);
+                let window = (bytes.len().max(1).ilog2() + 1).clamp(BROTLI_MIN_WINDOW, BROTLI_WINDOW);
                 let mut encoder = brotli::CompressorWriter::new(Counter(0), BUFFER, BROTLI_QUALITY, window);
                 encoder.write_all(bytes).map_err(|error| failed(error.to_string()))?;
                 encoder.into_inner().0
@@ -77,7 +77,7 @@ const XZ_PRESET: u32 = 6;
 const BROTLI_QUALITY: u32 = 9;
 /// Logarithm of the window's size.
 const BROTLI_WINDOW: u32 = 22;
-const BROTLI_SMALLEST_WINDOW: u32 = 10;
+const BROTLI_MIN_WINDOW: u32 = 10;
 const BUFFER: usize = 64 << 10;
 
 /// Preset 6 with a dictionary no larger than the input, because it is cleared for each block.
@@ -85,14 +85,14 @@ fn xz_stream(length: usize) -> std::result::Result<liblzma::stream::Stream, libl
     use liblzma::stream::{Check, Filters, LzmaOptions, Stream};
     let mut options = LzmaOptions::new_preset(XZ_PRESET)?;
     if length < XZ_DICTIONARY {
-        options.dict_size(length.max(XZ_SMALLEST_DICTIONARY) as u32);
+        options.dict_size(length.max(XZ_MIN_DICTIONARY) as u32);
     }
     Stream::new_stream_encoder(Filters::new().lzma2(&options), Check::Crc32)
 }
 
 /// Of preset 6.
 const XZ_DICTIONARY: usize = 8 << 20;
-const XZ_SMALLEST_DICTIONARY: usize = 4 << 10;
+const XZ_MIN_DICTIONARY: usize = 4 << 10;
 
 /// Counts the bytes that are written to it.
 struct Counter(u64);
@@ -124,7 +124,7 @@ impl Compression {
     /// The default: the whole file for packages, and blocks of the fast compressors for file systems
     /// (EROFS stores clusters of 4 KiB and more, f2fs of 16 KiB, squashfs of 128 KiB).
     #[must_use]
-    pub fn default_set() -> Vec<Self> {
+    pub(crate) fn default_set() -> Vec<Self> {
         let whole = Compressor::ALL.map(|compressor| Self { compressor, block_kib: None });
         let blocks = [Compressor::Gzip, Compressor::Zstd]
             .into_iter()

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::startup::{Startup, StartupFunction, StartupScenario};
 use reorder_base::address::Address;
-use reorder_layout::simulate::MemoryModel;
+use reorder_layout::memory::MemoryModel;
 
 /// Why the faults of one scenario differ from the baseline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -7,10 +7,11 @@ use super::compressed::Compression;
 use super::metric::{Figure, Key, Metric};
 use reorder_base::error::Result;
 use reorder_image::functions::FunctionTable;
+use reorder_layout::memory::MemoryModel;
 use reorder_layout::opened::OpenedImage;
 use reorder_layout::order_file::read::OrderCoverage;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{MemoryModel, spans};
+use reorder_layout::simulate::spans;
 use reorder_trace::{Coverage, ResolvedTrace};
 
 /// What figures are computed from.

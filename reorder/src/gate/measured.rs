@@ -19,14 +19,14 @@ const METRICS: [(FigureKind, Metric); 3] = [
 
 /// Whether a measured figure of the scenario has a limit.
 #[must_use]
-pub fn has_measured_limit(scenario: &str, limits: &Limits) -> bool {
+pub(crate) fn has_measured_limit(scenario: &str, limits: &Limits) -> bool {
     let limit = |start: &str, metric| limits.find(&Key::of_scenario(metric, start, scenario));
     METRICS.iter().any(|&(_, metric)| ["cold", "warm"].iter().any(|start| limit(start, metric).is_some()))
 }
 
 /// One check for each scenario and figure, and what weakens them.
 #[must_use]
-pub fn measured_checks(measurements: &[Measurement], limits: &Limits) -> (Vec<Check>, Vec<Remark>) {
+pub(crate) fn measured_checks(measurements: &[Measurement], limits: &Limits) -> (Vec<Check>, Vec<Remark>) {
     let mut checks = Vec::new();
     let mut remarks: Vec<Remark> = Vec::new();
     for measurement in measurements {

@@ -105,7 +105,7 @@ impl Metric {
 
     /// Whether scenarios have it.
     #[must_use]
-    pub fn is_of_scenarios(self) -> bool {
+    pub(crate) fn is_of_scenarios(self) -> bool {
         matches!(
             self,
             Self::Faults
@@ -119,13 +119,13 @@ impl Metric {
 
     /// Whether a higher value is better.
     #[must_use]
-    pub fn higher_is_better(self) -> bool {
+    pub(crate) fn higher_is_better(self) -> bool {
         self.unit() == Unit::Percent
     }
 
     /// The limit of the metric unless one is configured.
     #[must_use]
-    pub fn default_limit(self) -> Option<&'static str> {
+    pub(crate) fn default_limit(self) -> Option<&'static str> {
         match self {
             Self::Faults => Some("+1 %"),
             // In a small program, one constant more is a percent of what a compressor makes of it.
@@ -220,7 +220,7 @@ impl Figure {
 
     /// The figure with its bound.
     #[must_use]
-    pub fn with_bound(self, bound: f64) -> Self {
+    pub(crate) fn with_bound(self, bound: f64) -> Self {
         Self { lower_bound: Some(rounded(bound)), ..self }
     }
 }

@@ -6,7 +6,7 @@
 //! baseline file ──> Baseline ─────────────┘
 //! ```
 //!
-//! Guarantees: every figure is computed from the files alone, so the same files give the same verdict on any machine;
+//! Guarantees: every figure is computed from the files alone, so the same files give the same verdict on any system;
 //! measured figures exist only on request. A figure that the baseline has and the image does not is a finding: removing a
 //! scenario does not remove its checks.
 
@@ -31,16 +31,17 @@ pub use compressed::{Compression, Compressor};
 pub use explanation::{ChangeKind, Explanation, FunctionChange};
 pub use figures::{Subject, figures};
 pub use limit::{AppliedLimit, Limit, Limits};
-pub use measured::{has_measured_limit, measured_checks};
+pub(crate) use measured::{has_measured_limit, measured_checks};
 pub use metric::{Figure, Key, Metric, Unit};
 pub use place::Place;
 pub use report::{GateReport, Outcome, Remark};
 pub use startup::{Startup, StartupFunction, StartupScenario};
 pub use tools::{OtherTools, tools};
-pub use updated::{given_up, unjudged};
+pub use updated::given_up;
+pub(crate) use updated::unjudged;
 
 use reorder_base::error::{Error, Result};
-use reorder_layout::simulate::MemoryModel;
+use reorder_layout::memory::MemoryModel;
 
 /// Two builds and what is allowed.
 #[derive(Clone, Copy, Debug)]

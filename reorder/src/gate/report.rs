@@ -139,7 +139,7 @@ impl GateReport {
 
     /// The explanation of a check's scenario.
     #[must_use]
-    pub fn explanation_of(&self, check: &Check) -> Option<&Explanation> {
+    pub(crate) fn explanation_of(&self, check: &Check) -> Option<&Explanation> {
         let scenario = check.key.scenario.as_ref()?;
         self.explanations.iter().find(|explanation| explanation.scenario == *scenario)
     }
@@ -192,7 +192,7 @@ impl Check {
 
     /// The limit with the value that it means.
     #[must_use]
-    pub fn shown_limit(&self) -> String {
+    pub(crate) fn shown_limit(&self) -> String {
         match (&self.limit, self.worst) {
             (Some(limit), Some(worst)) if limit.limit.is_relative() => {
                 // The last whole number that passes, or bytes and functions would be shown in parts.
@@ -239,7 +239,7 @@ impl FunctionChange {
 
     /// The sentence without the name.
     #[must_use]
-    pub fn predicate(&self) -> String {
+    pub(crate) fn predicate(&self) -> String {
         let bytes = |bytes: Option<u64>| counted(bytes.unwrap_or(0), "byte");
         let what = match self.change {
             ChangeKind::Added => format!("is new in this scenario, {}", bytes(self.new_bytes)),

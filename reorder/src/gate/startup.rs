@@ -8,8 +8,8 @@ use layout_algos::score::Span;
 use rayon::prelude::*;
 
 use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_layout::memory::MemoryModel;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::MemoryModel;
 use reorder_trace::{readable_name, root_name};
 
 /// A function that some scenario runs.

@@ -32,7 +32,7 @@ pub fn given_up(checks: &[Check]) -> Vec<Remark> {
 }
 
 /// Removes the verdicts.
-pub fn unjudged(checks: &mut [Check]) {
+pub(crate) fn unjudged(checks: &mut [Check]) {
     for check in checks {
         check.verdict = Verdict::Unlimited;
     }

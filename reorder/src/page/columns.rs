@@ -3,6 +3,8 @@
 //! Addresses are distances from [`Columns::origin`], because a page calculates in floating point, which is exact only up to
 //! 2⁵³.
 
+use layout_algos::score::Span;
+use reorder_layout::simulate::OtherBuild;
 use serde::Serialize;
 
 use super::PageRequest;
@@ -32,6 +34,10 @@ pub struct Columns {
     sizes: Vec<u64>,
     /// Start in the second image minus the end of the function before; empty without one.
     new_starts: Vec<i64>,
+    /// Sizes in the second image, 0 for functions that it does not have; empty unless it is another build.
+    new_sizes: Vec<u64>,
+    /// Start and length of each range of code of the second image; empty unless it is another build.
+    new_text: Vec<[i64; 2]>,
     /// Scenarios that run the function.
     scenarios_of: Vec<u32>,
     pins: PinColumns,
@@ -85,7 +91,9 @@ pub(super) fn columns(request: &PageRequest<'_>, results: Results, pins: PinnedF
     let functions = request.functions;
     let text = request.text();
     let first_function = functions.iter().next().map(|(_, function)| function.start);
-    let lowest = text.first().map(|range| range.start).into_iter().chain(first_function).min();
+    let new_text = request.other_build().map(OtherBuild::text).unwrap_or_default();
+    let starts = text.first().into_iter().chain(new_text).map(|range| range.start);
+    let lowest = starts.chain(first_function).min();
     let origin = lowest.unwrap_or_default().0 & !(ORIGIN_ALIGNMENT - 1);
     let distance = |address: u64| address.wrapping_sub(origin) as i64;
 
@@ -99,10 +107,13 @@ pub(super) fn columns(request: &PageRequest<'_>, results: Results, pins: PinnedF
         end = start.wrapping_add(size as i64);
         difference
     };
-    let new_starts = request.moves().map(|moves| {
-        let moved = functions.iter().map(|(_, function)| (moves.map(function.start).0, function.size()));
-        moved.map(|(start, size)| new_start(distance(start), size)).collect()
-    });
+    // A function that another build does not have is at the origin and has no bytes, so that no page shows it.
+    let nowhere = Span { start: origin, end: origin };
+    let places: Vec<Span> =
+        request.new_places().unwrap_or_default().into_iter().map(|place| place.unwrap_or(nowhere)).collect();
+    let size = |place: &Span| place.end.saturating_sub(place.start);
+    let new_starts = places.iter().map(|place| new_start(distance(place.start), size(place))).collect();
+    let new_sizes = request.other_build().map(|_| places.iter().map(size).collect());
     let mut budget = MAX_TOUCHES;
     let mut points_left = MAX_POINTS;
     let mut start = |result: &ScenarioResult| {
@@ -122,7 +133,12 @@ pub(super) fn columns(request: &PageRequest<'_>, results: Results, pins: PinnedF
         points: POINTS,
         starts: differences(functions.iter().map(|(_, function)| distance(function.start.0))),
         sizes: functions.iter().map(|(_, function)| function.size()).collect(),
-        new_starts: new_starts.unwrap_or_default(),
+        new_starts,
+        new_sizes: new_sizes.unwrap_or_default(),
+        new_text: new_text
+            .iter()
+            .map(|range| [distance(range.start.0), range.end.distance_from(range.start).cast_signed()])
+            .collect(),
         scenarios_of,
         pins: pin_columns(pins, distance),
         all: start(&results.all),

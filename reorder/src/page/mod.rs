@@ -1,7 +1,7 @@
 //! One page of HTML that shows which pages startup touches: pages of the text before and after, fault curves, functions; for
 //! one image, or for those of a set one at a time.
 //!
-//! In: an image, its functions, its traces by scenario, where the functions are in a second image. Out: [`Summary`],
+//! In: an image, its functions, its traces by scenario, where the functions are in a second image or another build. Out: [`Summary`],
 //! the figures for programs and people, and [`Document`], the page's bytes. The page needs no network and no other
 //! file; it is the same for the same input.
 //!
@@ -26,14 +26,15 @@ pub use summary::{
 };
 pub use template::Document;
 
+use layout_algos::score::Span;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::functions::FunctionTable;
+use reorder_layout::memory::MemoryModel;
 use reorder_layout::opened::OpenedImage;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{ImageNames, MemoryModel, Placement};
+use reorder_layout::simulate::{Comparison, ImageNames, OtherBuild};
 use reorder_trace::Coverage;
-use reorder_verify::AddressMoves;
 
 /// What a page is made of.
 #[derive(Clone, Copy)]
@@ -48,15 +49,25 @@ pub struct PageRequest<'run> {
     pub scenarios: &'run [Scenario<'run>],
     /// The coverage of the traces.
     pub coverage: &'run Coverage,
-    /// Where the functions are in the second image, if there is one.
-    pub placement: Option<&'run Placement<'run>>,
+    /// The second image, if there is one.
+    pub comparison: Option<Comparison<'run>>,
     /// The memory models; at least one.
     pub models: &'run [MemoryModel],
 }
 
 impl PageRequest<'_> {
-    fn moves(&self) -> Option<&AddressMoves> {
-        self.placement.map(Placement::moves)
+    /// Each function's place in the second image.
+    fn new_places(&self) -> Option<Vec<Option<Span>>> {
+        let comparison = self.comparison?;
+        Some(self.functions.iter().map(|(index, function)| comparison.place(index, function)).collect())
+    }
+
+    /// The other build, if the second image is one.
+    fn other_build(&self) -> Option<&OtherBuild> {
+        match self.comparison? {
+            Comparison::Build(build) => Some(build),
+            Comparison::Image(_) => None,
+        }
     }
 
     fn text(&self) -> Vec<Range<Address>> {

@@ -11,8 +11,9 @@ use rayon::prelude::*;
 
 use super::PageRequest;
 use reorder_image::functions::FunctionIndex;
+use reorder_layout::memory::MemoryModel;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{MemoryModel, Touched};
+use reorder_layout::simulate::Touched;
 use reorder_trace::ResolvedTrace;
 
 /// Points of a curve after its origin.
@@ -85,7 +86,7 @@ pub(super) fn simulate(request: &PageRequest<'_>) -> Results {
         .map(|scenario| simulate_scenario(request, scenario, longest(scenario), end_of_all))
         .collect();
     let mut all = ScenarioResult {
-        models: request.models.iter().map(|_| ModelResult::nothing(request.placement.is_some())).collect(),
+        models: request.models.iter().map(|_| ModelResult::nothing(request.comparison.is_some())).collect(),
         nanoseconds: end_of_all,
         recordings: request.scenarios.iter().map(|scenario| scenario.traces.len()).sum(),
         ..ScenarioResult::default()
@@ -108,7 +109,7 @@ fn simulate_scenario(
     end: u64,
     end_of_all: u64,
 ) -> (ScenarioResult, Vec<Curves>) {
-    let is_compared = request.placement.is_some();
+    let is_compared = request.comparison.is_some();
     let mut models: Vec<ModelResult> =
         request.models.iter().map(|_| ModelResult::nothing(is_compared)).collect();
     let mut common: Vec<Curves> = request.models.iter().map(|_| Curves::nothing(is_compared)).collect();
@@ -162,7 +163,7 @@ impl Replay {
     fn new(request: &PageRequest<'_>, trace: &ResolvedTrace) -> Self {
         let executed = request.image.executed(std::slice::from_ref(trace), request.functions);
         let executed = executed.as_ref().map(|executed| (executed, 0));
-        let touched = Touched::of(request.functions, trace, executed, request.placement);
+        let touched = Touched::compared(request.functions, trace, executed, request.comparison);
         let bytes = touched_after_each(&touched.old);
         Self { touched, bytes }
     }

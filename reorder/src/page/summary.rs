@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use layout_algos::score::Span;
 use serde::Serialize;
 
 use super::PageRequest;
@@ -10,12 +11,13 @@ use super::pins::PinnedFunctions;
 use super::scenarios::{FirstTouch, ModelResult, Results, ScenarioResult};
 use reorder_image::functions::FunctionIndex;
 use reorder_image::pins::PinReason;
+use reorder_layout::simulate::BuildPairs;
 use reorder_report::table::{Table, counted, grouped};
 use reorder_report::{Report, Width};
 use reorder_trace::{Coverage, Missing};
 
 /// Functions listed by size.
-const BIGGEST: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// Functions listed that were not found.
 const MAX_MISSING: usize = 1000;
@@ -38,6 +40,9 @@ pub struct Summary {
     pub functions: u64,
     /// Functions that any recording runs.
     pub functions_run: u64,
+    /// How the second image was compared, if it is another build.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_build: Option<BuildPairs>,
     /// Functions at another address in the second image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub functions_moved: Option<u64>,
@@ -171,9 +176,13 @@ pub struct BiggestFunction {
 /// Sums up what was found.
 pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &PinnedFunctions) -> Summary {
     let functions = request.functions;
-    let is_moved = |moves: &reorder_verify::AddressMoves, start: reorder_base::address::Address| {
-        moves.map(start).0 != start.0
+    let places = request.new_places();
+    let is_moved = |places: &[Option<Span>], index: FunctionIndex| {
+        let place = places.get(index.0 as usize).copied().flatten();
+        place.is_some_and(|place| place.start != functions.get(index).start.0)
     };
+    // Pins say why a function kept its address in an image that was made from this one; another build has no reason to.
+    let made_places = places.as_deref().filter(|_| request.other_build().is_none());
     Summary {
         image: printable(&request.names.old),
         new_image: request.names.new.as_deref().map(printable),
@@ -181,15 +190,16 @@ pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &Pin
         text_bytes: request.text().iter().map(|range| range.end.distance_from(range.start)).sum(),
         functions: functions.len() as u64,
         functions_run: results.all.order.len() as u64,
-        functions_moved: request.moves().map(|moves| {
-            functions.iter().filter(|(_, function)| is_moved(moves, function.start)).count() as u64
+        other_build: request.other_build().map(|build| {
+            build.pairs(request.scenarios.iter().flat_map(|scenario| scenario.traces.iter().copied()))
         }),
-        functions_kept: request.moves().zip(pins.as_ref().ok()).map(|(moves, pins)| {
+        functions_moved: places
+            .as_ref()
+            .map(|places| functions.iter().filter(|(index, _)| is_moved(places, *index)).count() as u64),
+        functions_kept: made_places.zip(pins.as_ref().ok()).map(|(places, pins)| {
             let is_pinned = |index| pins.binary_search_by_key(&index, |(pinned, _)| *pinned).is_ok();
-            let is_kept = |(index, function): &(FunctionIndex, &reorder_image::functions::Function)| {
-                !is_moved(moves, function.start) && !is_pinned(*index)
-            };
-            functions.iter().filter(is_kept).count() as u64
+            let is_kept = |index| !is_moved(places, index) && !is_pinned(index);
+            functions.iter().filter(|(index, _)| is_kept(*index)).count() as u64
         }),
         models: model_totals(request, &results.all),
         scenarios: request
@@ -216,7 +226,7 @@ fn model_totals(request: &PageRequest<'_>, all: &ScenarioResult) -> Vec<ModelTot
         FaultModel::Pages { size } | FaultModel::FaultAround { block: size } => size,
         FaultModel::ReadAround { page, .. } => page,
     };
-    let total = |(model, faults): (&reorder_layout::simulate::MemoryModel, ModelFaults)| ModelTotal {
+    let total = |(model, faults): (&reorder_layout::memory::MemoryModel, ModelFaults)| ModelTotal {
         title: printable(&model.title),
         page_bytes: page_bytes(model.model),
         bytes_per_fault: model.model.bytes_per_fault(),
@@ -226,7 +236,7 @@ fn model_totals(request: &PageRequest<'_>, all: &ScenarioResult) -> Vec<ModelTot
 }
 
 fn model_faults(request: &PageRequest<'_>, result: &ScenarioResult) -> Vec<ModelFaults> {
-    let faults = |(model, result): (&reorder_layout::simulate::MemoryModel, &ModelResult)| {
+    let faults = |(model, result): (&reorder_layout::memory::MemoryModel, &ModelResult)| {
         let (old, new, bound) = result.totals();
         let fewer = |new: f64| (old > 0.0).then(|| rounded((1.0 - new / old) * 100.0));
         ModelFaults {
@@ -303,7 +313,7 @@ fn biggest(request: &PageRequest<'_>, order: &[FirstTouch]) -> Vec<BiggestFuncti
     biggest.sort_by_key(|touch| (std::cmp::Reverse(size(touch)), touch.function));
     biggest
         .into_iter()
-        .take(BIGGEST)
+        .take(MAX_LISTED)
         .map(|touch| BiggestFunction {
             name: name_of(request.functions, touch.function),
             size_bytes: size(touch),
@@ -318,6 +328,9 @@ impl Report for Summary {
         let mut text = format!("{}\nimage  {}\n", self.page, self.image);
         if let Some(new) = &self.new_image {
             text.push_str(&format!("new    {new}\n"));
+        }
+        if let Some(pairs) = &self.other_build {
+            text.push_str(&pairs.text());
         }
         text.push_str(&format!("\n{}", self.faults_table(width)));
         let found: u64 = self.coverage.found.iter().map(|found| found.events).sum();

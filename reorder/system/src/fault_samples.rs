@@ -51,12 +51,12 @@ impl FaultSamples {
 /// A list of processors such as `0-3,5`; `None` for anything else.
 fn parse_list(list: &str) -> Option<Vec<i32>> {
     /// More than any kernel is built for.
-    const MOST: i32 = 8192;
+    const MAX_PROCESSORS: i32 = 8192;
     let mut processors = Vec::new();
     for part in list.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (i32, i32) = (first.parse().ok()?, last.parse().ok()?);
-        if first < 0 || last >= MOST {
+        if first < 0 || last >= MAX_PROCESSORS {
             return None;
         }
         processors.extend(first..=last);

@@ -62,7 +62,12 @@ pub fn open_counter(event: SoftwareEvent, pid: Pid, scope: Scope) -> io::Result<
 }
 
 /// Opens a stream of all `event`s of process `pid`, of all its threads, on one processor: task and address of each.
-pub fn open_samples(event: SoftwareEvent, pid: Pid, processor: i32, scope: Scope) -> io::Result<OwnedFd> {
+pub(crate) fn open_samples(
+    event: SoftwareEvent,
+    pid: Pid,
+    processor: i32,
+    scope: Scope,
+) -> io::Result<OwnedFd> {
     let attributes = Attributes {
         config: event as u64,
         flags: INHERIT | flags(scope),

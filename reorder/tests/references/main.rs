@@ -83,7 +83,7 @@ fn named_references(image: &[u8]) -> BTreeSet<(String, Vec<(ReferenceKind, Strin
 }
 
 /// What `function` reaches without calls: depth first, in the order of positions.
-fn functions_behind_data(
+fn functions_that_data_leads_to(
     references: &References,
     functions: &FunctionTable<'_>,
     function: NodeId,
@@ -167,12 +167,12 @@ fn references_through_data_have_source_order() {
         let references = References::extract(&file, &functions).unwrap();
         let node = |name: &str| function_called(&functions, name);
         let reached = |source: &str| -> Vec<String> {
-            let found = functions_behind_data(&references, &functions, node(source));
+            let found = functions_that_data_leads_to(&references, &functions, node(source));
             found.into_iter().map(|function| node_name(&references, &functions, function)).collect()
         };
         assert_eq!(reached("through_table"), ["in_table_one", "in_table_two", "exported"], "{case}");
         assert_eq!(reached("through_distances"), ["relative_one", "relative_two"], "{case}");
-        assert_eq!(reached("through_methods"), ["in_structure", "behind_two_tables"], "{case}");
+        assert_eq!(reached("through_methods"), ["in_structure", "after_two_tables"], "{case}");
         assert_eq!(reached("through_variable"), ["addressed"], "{case}");
         let kind_of = |source: &str, target: &str| {
             let target = node(target);

@@ -9,7 +9,7 @@ KEEP static int addressed(int value) { return value - 7; }
 KEEP static int in_table_one(int value) { return leaf(value) + 1; }
 KEEP static int in_table_two(int value) { return value ^ 0x55; }
 KEEP static int in_structure(int value) { return value & 0x77; }
-KEEP static int behind_two_tables(int value) { return value | 0x11; }
+KEEP static int after_two_tables(int value) { return value | 0x11; }
 KEEP static int relative_one(int value) { return value + 100; }
 KEEP static int relative_two(int value) { return value + 200; }
 KEEP int exported(int value) { return value + 5; }
@@ -20,7 +20,7 @@ typedef int (*operation)(int);
 static const operation table[] = {in_table_one, in_table_two, exported};
 
 struct method { const char *name; operation run; const struct method *next; };
-static const struct method inner = {"inner", behind_two_tables, NULL};
+static const struct method inner = {"inner", after_two_tables, NULL};
 static const struct method methods[] = {{"outer", in_structure, &inner}};
 
 __asm__(".section .rodata\n .p2align 2\n .globl distances\n .hidden distances\n .type distances, @object\n"

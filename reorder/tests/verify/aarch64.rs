@@ -85,7 +85,7 @@ __asm__(".section .text.prepare,\"ax\",@progbits\n .balign 16\n .type jumper,@fu
 "#;
 
 #[test]
-fn a_table_word_that_stayed_behind_is_reported() {
+fn a_stale_table_word_is_reported() {
     let pair = Relinked::build_by(Toolchain::Aarch64, &[], TABLE);
     assert_proven(&pair.new, &pair.old);
     let proven = assert_proven(&pair.old, &pair.new);
@@ -140,7 +140,7 @@ fn kept_relocations_describe_the_new_image_or_are_reported() {
 }
 
 #[test]
-fn code_that_control_runs_into_must_stay_behind_it() {
+fn code_that_control_runs_into_must_follow_it() {
     let split = r#"
 __asm__(".section .text.fivefold,\"ax\",@progbits\n .subsection 1\n .globl runner\n .type runner,@function\nrunner:\n"
         " .cfi_startproc\n add w0, w0, 1\n .cfi_endproc\n .size runner,.-runner\n .text");

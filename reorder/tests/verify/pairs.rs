@@ -67,7 +67,7 @@ fn kept_relocations_describe_the_new_image_or_are_reported() {
 }
 
 #[test]
-fn a_table_word_that_stayed_behind_is_reported() {
+fn a_stale_table_word_is_reported() {
     let pair = Relinked::build(&[]);
     let sections = sections(&pair.new);
     let constants = section(&sections, ".rodata");
@@ -111,7 +111,7 @@ fn dropped_debug_data_is_accepted_only_when_it_is_gone() {
 }
 
 #[test]
-fn code_that_control_runs_into_must_stay_behind_it() {
+fn code_that_control_runs_into_must_follow_it() {
     let split = "__asm__(\".section .text.fivefold,\\\"ax\\\"\\n .subsection 1\\n .globl runner\\n .type runner,@function\\nrunner:\\n\"
                 \" .cfi_startproc\\n lea 1(%rdi),%eax\\n .cfi_endproc\\n .size runner,.-runner\\n .text\");";
     let pair = Relinked::build_with(&[], split);

@@ -1,6 +1,7 @@
 //! Bytes read one after the other, each access checked, each failure with its offset.
 
 use reorder_base::error::{Error, Result};
+use reorder_base::leb128::{self, Leb128Error};
 
 /// Which byte of a number comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,22 +111,17 @@ impl<'data> Cursor<'data> {
 
     /// An unsigned LEB128 number of at most 64 bits.
     pub(super) fn uleb128(&mut self) -> Result<u64> {
-        let start = self.offset();
-        let mut value = 0u64;
-        let mut shift = 0u32;
-        loop {
-            let byte = self.u8()?;
-            let bits = u64::from(byte & 0x7f);
-            let placed = bits.checked_shl(shift).filter(|placed| placed >> shift == bits);
-            match placed {
-                Some(placed) => value |= placed,
-                None if bits == 0 => {}
-                None => return Err(Error::malformed(start, "a LEB128 number of more than 64 bits")),
+        match leb128::read_unsigned(self.rest()) {
+            Ok((value, size)) => {
+                self.position += size;
+                Ok(value)
             }
-            if byte & 0x80 == 0 {
-                return Ok(value);
+            Err(Leb128Error::Truncated) => {
+                Err(Error::malformed(self.offset(), "a LEB128 number without an end"))
             }
-            shift = shift.saturating_add(7);
+            Err(Leb128Error::TooLarge) => {
+                Err(Error::malformed(self.offset(), "a LEB128 number of more than 64 bits"))
+            }
         }
     }
 

@@ -36,7 +36,6 @@ pub use model::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, 
 pub use pairing::Pairing;
 pub use read_files::{TraceFiles, read_bytes, read_files};
 pub use reading::{Input, Note, Reading};
-pub use reorder_image::code_digest::{CodeDigest, FunctionDigest};
 pub use resolve::{BlockAccount, ExecutedBlock, ExecutedBlocks, WholeReason, executed_blocks};
 pub use resolve::{Coverage, Missing, Resolution, ResolvedTrace, ResolvedTraces, Resolver, resolve};
 pub use statistics::{ImageStatistics, SingleTraceStatistics, Touched, TraceStatistics, statistics};

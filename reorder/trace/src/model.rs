@@ -85,7 +85,7 @@ impl Trace {
     }
 
     /// [`Trace::stands_for`] as layouts and other systems' files take it; where it is not whole, the nearest.
-    pub fn whole_weight(&self) -> u64 {
+    pub(crate) fn whole_weight(&self) -> u64 {
         self.stands_for().round() as u64
     }
 
@@ -128,7 +128,7 @@ pub enum Evidence {
 
 impl Evidence {
     /// Whether the order of the events is an order of execution.
-    pub fn is_ordered(self) -> bool {
+    pub(crate) fn is_ordered(self) -> bool {
         self != Self::Counts
     }
 

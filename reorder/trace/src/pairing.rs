@@ -1,4 +1,5 @@
-//! Which function of one build is which of another: by names, and by digests of their code where a build has none.
+//! Pairs each function of one build with the same function of another: by name, or by a digest of its code where a build
+//! has no names.
 //!
 //! In: the functions of two images. Out: a [`Pairing`]. A pair is certain or left out: names and digests decide only where
 //! exactly one function answers, and no function is the partner of two.
@@ -49,7 +50,7 @@ impl Pairing {
         if left.is_empty() {
             return pairing;
         }
-        // A digest that several functions of either build have says nothing.
+        // A digest that several functions of one build share identifies none of them.
         let old_digests = FunctionDigests::of(old, left);
         let new_digests = FunctionDigests::of_all(new);
         let whole = |digest: FunctionDigest| (digest.own, digest.with_called);
@@ -68,7 +69,7 @@ impl Pairing {
         self.partners.get(old.0 as usize).copied().flatten()
     }
 
-    /// How many functions have one.
+    /// How many functions of the old build have a partner.
     #[must_use]
     pub fn pairs(&self) -> u64 {
         self.steps.values().sum()

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::formats::llvm_merged::{DEFAULT_LONGEST_TRACE, DEFAULT_RESERVOIR};
+use super::formats::llvm_merged::{DEFAULT_MAX_TRACE, DEFAULT_RESERVOIR};
 use super::{Event, Evidence, Note, Trace};
 use reorder_base::error::{Error, Result};
 
@@ -178,12 +178,12 @@ fn limits(traces: usize, longest: usize) -> Option<Note> {
     if traces > DEFAULT_RESERVOIR {
         flags.push(format!("--temporal-profile-trace-reservoir-size={traces}"));
     }
-    if longest > DEFAULT_LONGEST_TRACE {
+    if longest > DEFAULT_MAX_TRACE {
         flags.push(format!("--temporal-profile-max-trace-length={longest}"));
     }
     (!flags.is_empty()).then(|| {
         let message = format!(
-            "llvm-profdata merge keeps {DEFAULT_RESERVOIR} traces and {DEFAULT_LONGEST_TRACE} functions of each; this profile has {traces} traces of up to {longest}"
+            "llvm-profdata merge keeps {DEFAULT_RESERVOIR} traces and {DEFAULT_MAX_TRACE} functions of each; this profile has {traces} traces of up to {longest}"
         );
         Note::new(message).with_hint(format!("keep all: llvm-profdata merge {}", flags.join(" ")))
     })

@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use crate::bytes::{displacement_at, u32_at};
-use crate::elf::unwind_walk::{OMITTED, unsigned_leb128};
+use crate::bytes::{displacement_at, u32_at, unsigned_leb128};
+use crate::elf::unwind_walk::OMITTED;
 
 /// Code whose exceptions one landing pad catches.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -114,7 +114,7 @@ impl AddressMoves {
     }
 
     /// The range that ends exactly at `address` of the old image.
-    pub fn ending_at(&self, address: Address) -> Option<&Move> {
+    pub(crate) fn ending_at(&self, address: Address) -> Option<&Move> {
         let after = self.moves.partition_point(|range| range.old_start < address);
         self.moves[..after].last().filter(|range| range.old_end() == address)
     }
@@ -131,7 +131,7 @@ impl AddressMoves {
     }
 
     /// The first range that starts after `address` of the new image.
-    pub fn following_new(&self, address: NewAddress) -> Option<&Move> {
+    pub(crate) fn following_new(&self, address: NewAddress) -> Option<&Move> {
         self.by_new_start.get(self.count_up_to_new(address)).map(|&at| &self.moves[at as usize])
     }
 
@@ -141,7 +141,7 @@ impl AddressMoves {
     }
 
     /// All ranges in the order of their new addresses.
-    pub fn iter_by_new_start(&self) -> impl ExactSizeIterator<Item = &Move> {
+    pub(crate) fn iter_by_new_start(&self) -> impl ExactSizeIterator<Item = &Move> {
         self.by_new_start.iter().map(|&at| &self.moves[at as usize])
     }
 

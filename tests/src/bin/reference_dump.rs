@@ -12,11 +12,12 @@ use std::io::{BufWriter, Write, stdout};
 use std::path::Path;
 use std::time::Instant;
 
+use layout_algos::problem::{NodeId, ReferenceKind};
 use reorder_image::elf::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::origins::Origins;
-use reorder_image::references::{FingerprintOptions, Fingerprints, NodeId, ReferenceKind, References};
+use reorder_image::references::{FingerprintOptions, Fingerprints, References};
 use reorder_system::mapped::map_image;
 
 fn main() -> Result<(), Box<dyn Error>> {

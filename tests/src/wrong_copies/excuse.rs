@@ -10,7 +10,7 @@ use crate::unwind_padding::{paddings, says_nothing};
 
 impl CopiedOutput {
     /// Why a change that was accepted cannot affect execution; `None` when no rule explains it.
-    pub fn excuse(&self, wrong: &[u8]) -> Option<&'static str> {
+    pub(super) fn excuse_for(&self, wrong: &[u8]) -> Option<&'static str> {
         let changed: Vec<usize> = (0..self.new.len()).filter(|&at| wrong[at] != self.new[at]).collect();
         let all_in =
             |ranges: &[Range<usize>]| changed.iter().all(|at| ranges.iter().any(|range| range.contains(at)));

@@ -13,6 +13,7 @@ pub use kind::Kind;
 use std::ops::Range;
 
 use crate::change::{add, flip};
+use crate::mutation_table::Original;
 use crate::random::Random;
 use call_sites::{Table, tables};
 use places::{Copy, Part, Site, instructions, parts, read_record, unwind_entries};
@@ -29,12 +30,10 @@ const RECORD: &str = ".reorder.clones";
 /// A correct output with copies.
 #[derive(Clone, Debug)]
 pub struct CopiedOutput {
-    /// Shown in failures.
-    pub name: String,
-    /// The image.
-    pub old: Vec<u8>,
+    name: String,
+    old: Vec<u8>,
     /// The same with copies.
-    pub new: Vec<u8>,
+    new: Vec<u8>,
     parts: Vec<Part>,
     /// By address.
     copies: Vec<Copy>,
@@ -72,8 +71,79 @@ impl CopiedOutput {
         Ok(Self { name: name.into(), old, new, parts, copies, runs, entries, tables, added_symbols })
     }
 
-    /// Copy number `number` with one error of `kind`; `None` if the image has no place for it.
-    pub fn wrong(&self, kind: Kind, number: u64) -> Option<Vec<u8>> {
+    fn part(&self, name: &str) -> Option<&Part> {
+        self.parts.iter().find(|part| part.name == name)
+    }
+
+    /// A random instruction of a copy that is meant, among those of a few copies.
+    fn site(&self, random: &mut Random, is_meant: impl Fn(&Site) -> bool) -> Option<Site> {
+        (0..32).find_map(|_| {
+            let copy = random.of(&self.copies)?;
+            let sites: Vec<Site> = instructions(&self.new, copy).into_iter().filter(&is_meant).collect();
+            random.of(&sites).copied()
+        })
+    }
+
+    fn call_site(&self, random: &mut Random) -> Option<[usize; 4]> {
+        let table = random.of(&self.tables)?;
+        random.of(&table.sites).copied()
+    }
+
+    /// Another target for a branch in a copy.
+    fn redirect(
+        &self,
+        bytes: &mut [u8],
+        random: &mut Random,
+        is_meant: impl Fn(&Site) -> bool,
+    ) -> Option<()> {
+        let site = self.site(random, is_meant)?;
+        self.lead_elsewhere(bytes, random, &site)
+    }
+
+    fn lead_elsewhere(&self, bytes: &mut [u8], random: &mut Random, site: &Site) -> Option<()> {
+        let field = site.at + site.offsets.immediate_offset();
+        let size = site.offsets.immediate_size();
+        if size != 4 || random.below(3) == 0 {
+            return add(bytes, field, size, 1 + random.below(16) as u64);
+        }
+        let copy = random.of(&self.copies)?;
+        let target = if random.below(2) == 0 { copy.address } else { copy.original };
+        let distance = target.wrapping_sub(site.instruction.next_ip()) as u32;
+        bytes.get_mut(field..field + 4)?.copy_from_slice(&distance.to_le_bytes());
+        Some(())
+    }
+
+    fn change_symbol(&self, bytes: &mut [u8], random: &mut Random, table: &str) -> Option<()> {
+        let table = self.part(table)?.bytes.clone();
+        let at = table.start + SYMBOL_SIZE * (1 + random.below(table.len() / SYMBOL_SIZE - 1)) + 8;
+        match random.below(3) {
+            0 => bytes.get_mut(at..at + 8)?.copy_from_slice(&random.of(&self.copies)?.address.to_le_bytes()),
+            1 => bytes.get_mut(at..at + 8)?.copy_from_slice(&random.of(&self.copies)?.original.to_le_bytes()),
+            _ => add(bytes, at, 8, 1 + random.below(64) as u64)?,
+        }
+        Some(())
+    }
+
+    /// What lies between copies.
+    fn holes(&self) -> Vec<Range<usize>> {
+        let between = |pair: &[Copy]| pair[0].bytes.end..pair[1].bytes.start;
+        self.copies.windows(2).map(between).filter(|hole| !hole.is_empty()).collect()
+    }
+}
+
+impl Original for CopiedOutput {
+    type Kind = Kind;
+    const KINDS: &'static [Kind] = &Kind::ALL;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn pair(&self) -> (&[u8], &[u8]) {
+        (&self.old, &self.new)
+    }
+
+    fn wrong(&self, kind: Kind, number: u64) -> Option<Vec<u8>> {
         let mut random = Random(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (kind as u64) << 32);
         let random = &mut random;
         let mut bytes = self.new.clone();
@@ -186,63 +256,8 @@ impl CopiedOutput {
         (bytes != self.new).then_some(bytes)
     }
 
-    fn part(&self, name: &str) -> Option<&Part> {
-        self.parts.iter().find(|part| part.name == name)
-    }
-
-    /// A random instruction of a copy that is meant, among those of a few copies.
-    fn site(&self, random: &mut Random, is_meant: impl Fn(&Site) -> bool) -> Option<Site> {
-        (0..32).find_map(|_| {
-            let copy = random.of(&self.copies)?;
-            let sites: Vec<Site> = instructions(&self.new, copy).into_iter().filter(&is_meant).collect();
-            random.of(&sites).copied()
-        })
-    }
-
-    fn call_site(&self, random: &mut Random) -> Option<[usize; 4]> {
-        let table = random.of(&self.tables)?;
-        random.of(&table.sites).copied()
-    }
-
-    /// Another target for a branch in a copy.
-    fn redirect(
-        &self,
-        bytes: &mut [u8],
-        random: &mut Random,
-        is_meant: impl Fn(&Site) -> bool,
-    ) -> Option<()> {
-        let site = self.site(random, is_meant)?;
-        self.lead_elsewhere(bytes, random, &site)
-    }
-
-    fn lead_elsewhere(&self, bytes: &mut [u8], random: &mut Random, site: &Site) -> Option<()> {
-        let field = site.at + site.offsets.immediate_offset();
-        let size = site.offsets.immediate_size();
-        if size != 4 || random.below(3) == 0 {
-            return add(bytes, field, size, 1 + random.below(16) as u64);
-        }
-        let copy = random.of(&self.copies)?;
-        let target = if random.below(2) == 0 { copy.address } else { copy.original };
-        let distance = target.wrapping_sub(site.instruction.next_ip()) as u32;
-        bytes.get_mut(field..field + 4)?.copy_from_slice(&distance.to_le_bytes());
-        Some(())
-    }
-
-    fn change_symbol(&self, bytes: &mut [u8], random: &mut Random, table: &str) -> Option<()> {
-        let table = self.part(table)?.bytes.clone();
-        let at = table.start + SYMBOL_SIZE * (1 + random.below(table.len() / SYMBOL_SIZE - 1)) + 8;
-        match random.below(3) {
-            0 => bytes.get_mut(at..at + 8)?.copy_from_slice(&random.of(&self.copies)?.address.to_le_bytes()),
-            1 => bytes.get_mut(at..at + 8)?.copy_from_slice(&random.of(&self.copies)?.original.to_le_bytes()),
-            _ => add(bytes, at, 8, 1 + random.below(64) as u64)?,
-        }
-        Some(())
-    }
-
-    /// What lies between copies.
-    fn holes(&self) -> Vec<Range<usize>> {
-        let between = |pair: &[Copy]| pair[0].bytes.end..pair[1].bytes.start;
-        self.copies.windows(2).map(between).filter(|hole| !hole.is_empty()).collect()
+    fn excuse(&self, wrong: &[u8]) -> Option<&'static str> {
+        self.excuse_for(wrong)
     }
 }
 

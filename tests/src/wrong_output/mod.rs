@@ -16,6 +16,7 @@ use object::read::elf::{ElfFile64, FileHeader, SectionHeader};
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
 
 use crate::change::{add, flip};
+use crate::mutation_table::Original;
 use crate::random::Random;
 use code::Branch;
 
@@ -41,12 +42,10 @@ struct Code {
 /// A correct output.
 #[derive(Clone, Debug)]
 pub struct CorrectOutput {
-    /// Shown in failures.
-    pub name: String,
-    /// The image.
-    pub old: Vec<u8>,
+    name: String,
+    old: Vec<u8>,
     /// Its permuted copy.
-    pub new: Vec<u8>,
+    new: Vec<u8>,
     parts: Vec<Part>,
     /// By address.
     functions: Vec<Code>,
@@ -115,8 +114,62 @@ impl CorrectOutput {
         Ok(output)
     }
 
-    /// Copy number `number` with one error of `kind`; `None` if the image has no place for it.
-    pub fn wrong(&self, kind: Kind, number: u64) -> Option<Vec<u8>> {
+    fn part(&self, name: &str) -> Option<&Part> {
+        self.parts.iter().find(|part| part.name == name)
+    }
+
+    fn flip_in(&self, bytes: &mut [u8], random: &mut Random, is_meant: impl Fn(&Part) -> bool) -> Option<()> {
+        let parts: Vec<&Part> = self.parts.iter().filter(|part| is_meant(part)).collect();
+        flip(bytes, random.of(&parts)?.bytes.clone(), random)
+    }
+
+    /// Adds to the field at `within` of an entry of `size` bytes that relocation changed, or of any other.
+    fn change_word(
+        &self,
+        bytes: &mut [u8],
+        random: &mut Random,
+        name: &str,
+        size: usize,
+        within: usize,
+    ) -> Option<()> {
+        let part = self.part(name)?;
+        let fields: Vec<usize> = part.bytes.clone().step_by(size).map(|entry| entry + within).collect();
+        let changed: Vec<usize> = fields
+            .iter()
+            .copied()
+            .filter(|&at| self.old.get(at..at + 8) != self.new.get(at..at + 8))
+            .collect();
+        let is_changed = random.below(4) > 0 && !changed.is_empty();
+        let at = *random.of(if is_changed { &changed } else { &fields })?;
+        match random.below(3) {
+            // The address of another function.
+            0 => {
+                let function = random.of(&self.functions)?;
+                bytes.get_mut(at..at + 8)?.copy_from_slice(&function.address.to_le_bytes());
+            }
+            1 => {
+                let old = self.old.get(at..at + 8)?.to_vec();
+                bytes.get_mut(at..at + 8)?.copy_from_slice(&old);
+            }
+            _ => add(bytes, at, 8, 1 + random.below(64) as u64)?,
+        }
+        Some(())
+    }
+}
+
+impl Original for CorrectOutput {
+    type Kind = Kind;
+    const KINDS: &'static [Kind] = &Kind::ALL;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn pair(&self) -> (&[u8], &[u8]) {
+        (&self.old, &self.new)
+    }
+
+    fn wrong(&self, kind: Kind, number: u64) -> Option<Vec<u8>> {
         let mut random = Random(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ kind as u64);
         let mut bytes = self.new.clone();
         match kind {
@@ -224,45 +277,7 @@ impl CorrectOutput {
         (bytes != self.new).then_some(bytes)
     }
 
-    fn part(&self, name: &str) -> Option<&Part> {
-        self.parts.iter().find(|part| part.name == name)
-    }
-
-    fn flip_in(&self, bytes: &mut [u8], random: &mut Random, is_meant: impl Fn(&Part) -> bool) -> Option<()> {
-        let parts: Vec<&Part> = self.parts.iter().filter(|part| is_meant(part)).collect();
-        flip(bytes, random.of(&parts)?.bytes.clone(), random)
-    }
-
-    /// Adds to the field at `within` of an entry of `size` bytes that relocation changed, or of any other.
-    fn change_word(
-        &self,
-        bytes: &mut [u8],
-        random: &mut Random,
-        name: &str,
-        size: usize,
-        within: usize,
-    ) -> Option<()> {
-        let part = self.part(name)?;
-        let fields: Vec<usize> = part.bytes.clone().step_by(size).map(|entry| entry + within).collect();
-        let changed: Vec<usize> = fields
-            .iter()
-            .copied()
-            .filter(|&at| self.old.get(at..at + 8) != self.new.get(at..at + 8))
-            .collect();
-        let is_changed = random.below(4) > 0 && !changed.is_empty();
-        let at = *random.of(if is_changed { &changed } else { &fields })?;
-        match random.below(3) {
-            // The address of another function.
-            0 => {
-                let function = random.of(&self.functions)?;
-                bytes.get_mut(at..at + 8)?.copy_from_slice(&function.address.to_le_bytes());
-            }
-            1 => {
-                let old = self.old.get(at..at + 8)?.to_vec();
-                bytes.get_mut(at..at + 8)?.copy_from_slice(&old);
-            }
-            _ => add(bytes, at, 8, 1 + random.below(64) as u64)?,
-        }
-        Some(())
+    fn excuse(&self, wrong: &[u8]) -> Option<&'static str> {
+        self.excuse_for(wrong)
     }
 }

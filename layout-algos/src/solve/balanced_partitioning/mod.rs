@@ -1,9 +1,9 @@
 //! Balanced partitioning over temporal prefixes.
 //!
 //! Functions that occur in the same prefixes of the same traces should share pages. Each trace contributes nested
-//! prefixes of evenly spaced lengths in bytes. The functions are split in halves recursively, each time exchanging
-//! functions between the halves while that brings the prefixes' functions closer together; the leaves, smaller
-//! than a page, keep their temporal order.
+//! prefixes of evenly spaced lengths in bytes. The functions are split in half recursively. At each split,
+//! functions are exchanged between the halves as long as that brings the functions of the prefixes closer together;
+//! the leaves, which are smaller than a page, keep their temporal order.
 //!
 //! After: Hoag, Lee, Mestre, Pupyrev, "Optimizing Function Layout for Mobile Applications" (LCTES 2023), and
 //! Dhulipala et al., "Compressing Graphs and Indexes with Recursive Graph Bisection" (KDD 2016). It differs in
@@ -31,8 +31,9 @@ pub const MAX_PREFIXES: u32 = 64;
 pub struct BalancedPartitioning {
     /// Chooses which exchanges are skipped to escape oscillation.
     pub seed: u64,
-    /// Nested prefixes of each trace, 1 to [`MAX_PREFIXES`]. One asks only which functions a trace runs: fewest
-    /// faults in all; with more, functions that run at the same time are placed together: faults come later.
+    /// Nested prefixes of each trace, 1 to [`MAX_PREFIXES`]. With one, it only
+    /// matters which functions a trace runs, which gives the fewest faults in total. With more, functions that run at the
+    /// same time are placed together, so that faults come later.
     pub prefixes: u32,
 }
 

@@ -5,12 +5,12 @@
 //! and bytes: large units keep together what new runs need together, units of single functions compress best. Within the
 //! reach of the compressor the units return to the order by pages, which costs no bytes and saves pages.
 //!
-//! How small the units may be is decided by runs that the order is not allowed to know (see [`left_out`]): the smallest ones
+//! How small the units may be is decided by runs that the order is not allowed to know (see [`held_out`]): the smallest ones
 //! whose cost is within the budget. Where the linker's order is within it, too, the estimate of compressed size decides,
 //! also against no change at all (see [`novelty`]).
 
 mod content;
-mod left_out;
+mod held_out;
 mod novelty;
 mod partition;
 #[cfg(test)]
@@ -25,7 +25,7 @@ use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
 use crate::random::Random;
-use left_out::LeftOut;
+use held_out::HeldOut;
 use novelty::novelty;
 use units::{Unit, units};
 
@@ -36,7 +36,7 @@ pub struct CompressionAware {
     pub budget_permille: u32,
     /// How far back the compressor looks, in bytes.
     pub reach: u64,
-    /// How the functions without traces are ordered: left-out runs are tried with the same order.
+    /// How the functions without traces are ordered: held-out runs are tried with the same order.
     pub unseen: UnseenOrder,
     /// Seed for random choices.
     pub seed: u64,
@@ -106,10 +106,10 @@ impl CompressionAware {
             return CompressedOrder { order: order.clone(), chosen: unchanged };
         }
         let tail = self.tail(problem, order);
-        let left_out = LeftOut::new(problem, self.unseen);
+        let held_out = HeldOut::new(problem, self.unseen);
         let growths: Vec<(Arrangement, u64)> = arrangements()
             .into_par_iter()
-            .map(|arrangement| (arrangement, self.growth(&left_out, arrangement)))
+            .map(|arrangement| (arrangement, self.growth(&held_out, arrangement)))
             .collect();
         let budget = u64::from(self.budget_permille);
         let is_affordable = |&(_, growth): &(Arrangement, u64)| growth <= budget;
@@ -145,12 +145,12 @@ impl CompressionAware {
             return Vec::new();
         }
         let tail = self.tail(problem, order);
-        let left_out = LeftOut::new(problem, self.unseen);
+        let held_out = HeldOut::new(problem, self.unseen);
         let mut curve: Vec<TradeOff> = arrangements()
             .into_iter()
             .map(|arrangement| TradeOff {
                 arrangement,
-                growth_permille: self.growth(&left_out, arrangement),
+                growth_permille: self.growth(&held_out, arrangement),
                 compressed_bytes: self.gain(&tail, &self.arranged(&tail, arrangement, control)),
             })
             .collect();
@@ -174,8 +174,8 @@ impl CompressionAware {
     }
 
     /// What new runs pay. Content is not looked at: where it would place the units is as good as random for runs.
-    fn growth(&self, left_out: &LeftOut, arrangement: Arrangement) -> u64 {
-        left_out.growth_permille(|problem, tail| match arrangement {
+    fn growth(&self, held_out: &HeldOut, arrangement: Arrangement) -> u64 {
+        held_out.growth_permille(|problem, tail| match arrangement {
             Arrangement::Pages => tail.to_vec(),
             Arrangement::Link => in_link_order(tail),
             Arrangement::Units(bytes) => {

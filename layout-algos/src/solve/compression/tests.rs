@@ -142,7 +142,7 @@ fn equal_content_is_adjacent_where_no_trace_pays() {
 }
 
 #[test]
-fn starts_that_are_left_out_forbid_what_they_pay_for() {
+fn held_out_runs_forbid_what_they_pay_for() {
     // Each run executes sixteen functions that no other run executes, and that are unlike each other, but like those of the
     // other runs: by content they would be on sixteen pages instead of two.
     let functions = |start: u32| (start * 16..start * 16 + 16).collect::<Vec<u32>>();

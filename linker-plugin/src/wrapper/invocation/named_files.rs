@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_root_is_in_front_of_the_linkers_folders() {
+    fn a_system_root_precedes_the_linkers_folders() {
         let files = ["root/usr/lib/libq.so", "root/opt/libz.a"];
         assert_eq!(
             names("--sysroot=root -lq -L=/opt -lz", &files),

@@ -8,6 +8,11 @@ use tempfile::TempDir;
 use super::*;
 use crate::wrapper::talk::hint_of;
 
+/// The linker of a call, and what it is.
+fn find(wanted: Option<&OsStr>, called: &OsStr, environment: &Environment) -> Result<RealLinker> {
+    RealLinker::of(locate(wanted, called, environment)?, environment, None)
+}
+
 /// A folder with made linkers, and this program in `own/reorder-ld`.
 struct Case {
     folder: TempDir,

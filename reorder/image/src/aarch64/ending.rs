@@ -17,13 +17,13 @@ const LINK: Register = Register(30);
 /// Whether the function at `target` has an instruction that returns: calls of it return.
 pub(super) fn comes_back(context: &CodeContext<'_>, target: Address) -> bool {
     /// Words that are examined: longer functions that never return are rarely called as the last instruction.
-    const MOST: u64 = 1 << 12;
+    const MAX_EXAMINED: u64 = 1 << 12;
     if context.starts.binary_search(&target).is_err() {
         return false;
     }
     let next = context.starts.partition_point(|start| *start <= target);
     let end = context.starts.get(next).copied().unwrap_or(context.text.end);
-    let size = end.distance_from(target).min(MOST * WORD);
+    let size = end.distance_from(target).min(MAX_EXAMINED * WORD);
     let words = words_of(context.image.bytes_at(target, size).unwrap_or_default());
     words.into_iter().any(|word| decode(word, target) == Operation::Return)
 }

@@ -8,14 +8,14 @@ use crate::decode::aarch64::{Operation, Register, WORD, decode, uses};
 use reorder_base::address::Address;
 
 /// Instructions that are examined: parts that were split off complete a page soon.
-const MOST: u64 = 256;
+const MAX_EXAMINED: u64 = 256;
 
 /// Registers that calls preserve: x19 to x28. Functions save them before they use them.
 const SAVED: std::ops::RangeInclusive<u8> = 19..=28;
 
 /// Whether the code at `target` reads `register` before it replaces it, as far as a linear scan shows.
 pub(super) fn takes_register(context: &CodeContext<'_>, target: Address, register: Register) -> bool {
-    let size = context.text.end.distance_from(target).min(MOST * WORD);
+    let size = context.text.end.distance_from(target).min(MAX_EXAMINED * WORD);
     let words = words_of(context.image.bytes_at(target, size).unwrap_or_default());
     let is = |bits: u32| bits >> register.0 & 1 == 1;
     for (index, word) in words.into_iter().enumerate() {

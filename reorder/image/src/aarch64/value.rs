@@ -18,7 +18,7 @@ pub(super) struct PageSets {
 
 impl PageSets {
     /// Total members of all unions; compiled functions need fewer.
-    const MOST: usize = 1 << 18;
+    const MAX_MEMBERS: usize = 1 << 18;
 
     pub(super) fn of(&mut self, members: Vec<u32>) -> PageSet {
         let members = members.into_boxed_slice();
@@ -46,7 +46,7 @@ impl PageSets {
     }
 
     pub(super) fn is_excessive(&self) -> bool {
-        self.members > Self::MOST
+        self.members > Self::MAX_MEMBERS
     }
 }
 
@@ -241,9 +241,9 @@ const CALL_CLOBBERED: u32 = 0x4007_ffff;
 const PRESERVED: u32 = 0x3ff8_0000;
 
 /// Replaced registers in which C, C++ and Rust never return a value: all but x0 and x1.
-pub const NOT_RETURNED: u32 = 0x4003_fffc;
+pub(crate) const NOT_RETURNED: u32 = 0x4003_fffc;
 /// The same for Swift, which returns in x0 to x3.
-pub const NOT_RETURNED_BY_SWIFT: u32 = 0x4003_fff0;
+pub(crate) const NOT_RETURNED_BY_SWIFT: u32 = 0x4003_fff0;
 
 /// The numbers of the bits that are set.
 fn numbers(mut bits: u32) -> impl Iterator<Item = usize> {

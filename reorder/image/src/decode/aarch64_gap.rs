@@ -4,12 +4,12 @@ use crate::decode::aarch64::{NOP, Operation, WORD, decode};
 use reorder_base::address::Address;
 
 /// Length of the filler at the start of `bytes`, which are at `start`: zero bytes, `NOP`, `BRK`.
-pub fn filler_length(bytes: &[u8], start: Address) -> usize {
+pub(crate) fn filler_length(bytes: &[u8], start: Address) -> usize {
     walk_filler(bytes, start).1
 }
 
 /// Like [`filler_length`], but zeros right before other content are not counted: they may be part of it.
-pub fn padding_length(bytes: &[u8], start: Address) -> usize {
+pub(crate) fn padding_length(bytes: &[u8], start: Address) -> usize {
     let (certain, length) = walk_filler(bytes, start);
     if length == bytes.len() { length } else { certain }
 }
@@ -43,7 +43,7 @@ fn is_breakpoint(word: u32) -> bool {
 
 /// Length of `bytes`, which are at `start`, up to the filler at their end; `None` when a word is neither filler nor an
 /// instruction. Filler that control runs into is code: a `BRK` after a conditional branch stops the program.
-pub fn code_length(bytes: &[u8], start: Address) -> Option<usize> {
+pub(crate) fn code_length(bytes: &[u8], start: Address) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<4>();
     if !start.0.is_multiple_of(WORD) || rest.iter().any(|byte| *byte != 0) {
         return None;
@@ -62,7 +62,7 @@ pub fn code_length(bytes: &[u8], start: Address) -> Option<usize> {
 }
 
 /// Whether control may run past the end of `bytes`, which are instructions.
-pub fn falls_through(bytes: &[u8], start: Address) -> bool {
+pub(crate) fn falls_through(bytes: &[u8], start: Address) -> bool {
     let (words, _) = bytes.as_chunks::<4>();
     let places = (0..).map(|index| start.plus(index * WORD));
     let operations = words.iter().zip(places).map(|(word, place)| decode(u32::from_le_bytes(*word), place));

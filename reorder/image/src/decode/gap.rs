@@ -9,7 +9,7 @@ use reorder_base::address::Address;
 
 /// The instructions of a gap. Filler is skipped wherever control cannot arrive: at the start and after every
 /// instruction that ends control. (Zero bytes would decode, but not to code that was written.)
-pub struct GapInstructions<'data> {
+pub(crate) struct GapInstructions<'data> {
     bytes: &'data [u8],
     start: Address,
     position: usize,
@@ -18,12 +18,12 @@ pub struct GapInstructions<'data> {
 
 impl<'data> GapInstructions<'data> {
     /// Walks `bytes`, which are at `start`.
-    pub fn new(bytes: &'data [u8], start: Address) -> Self {
+    pub(crate) fn new(bytes: &'data [u8], start: Address) -> Self {
         Self { bytes, start, position: 0, control_arrives: false }
     }
 
     /// Whether control runs past the end of the walked code.
-    pub fn falls_through(&self) -> bool {
+    pub(crate) fn falls_through(&self) -> bool {
         self.control_arrives
     }
 }
@@ -56,7 +56,7 @@ impl Iterator for GapInstructions<'_> {
 }
 
 /// Length of `bytes` up to the filler at their end; `None` when a part is neither filler nor an instruction.
-pub fn code_length(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn code_length(bytes: &[u8]) -> Option<usize> {
     let mut length = 0;
     for instruction in GapInstructions::new(bytes, Address(0)) {
         if instruction.is_invalid() {
@@ -69,7 +69,7 @@ pub fn code_length(bytes: &[u8]) -> Option<usize> {
 
 /// Whether `bytes`, which are at `start`, are code up to their end: their last instruction jumps to another of them. Data
 /// after the code would hardly decode that way.
-pub fn ends_with_jump(bytes: &[u8], start: Address) -> bool {
+pub(crate) fn ends_with_jump(bytes: &[u8], start: Address) -> bool {
     let mut starts = BTreeSet::new();
     let mut last = None;
     for instruction in GapInstructions::new(bytes, start) {

@@ -1,7 +1,7 @@
 //! Code bytes → instruction boundaries, address fields, jump dispatches.
 
 pub mod aarch64;
-pub mod aarch64_gap;
+pub(crate) mod aarch64_gap;
 pub mod control;
 pub mod gap;
 pub mod padding;

@@ -40,7 +40,7 @@ fn walk_filler(bytes: &[u8]) -> (usize, usize) {
 }
 
 /// An instruction that does nothing and that only padding uses: `nop` in all its forms, `xchg ax,ax`.
-pub fn is_no_operation(instruction: &iced_x86::Instruction) -> bool {
+pub(crate) fn is_no_operation(instruction: &iced_x86::Instruction) -> bool {
     match instruction.mnemonic() {
         Mnemonic::Nop => true,
         Mnemonic::Xchg => {

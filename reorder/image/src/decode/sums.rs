@@ -117,7 +117,7 @@ pub struct CallOffset {
 pub(super) struct CallOffsets([u64; 16]);
 
 /// Larger constants are not offsets of an address.
-pub const MAX_BIAS: u64 = 1 << 12;
+pub(crate) const MAX_BIAS: u64 = 1 << 12;
 /// Flags are in the lowest four bits at most.
 const MAX_FLAG: u64 = 16;
 

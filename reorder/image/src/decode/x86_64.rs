@@ -27,6 +27,11 @@ pub const CALL_CLOBBERED: [Register; 9] = [
     Register::R11,
 ];
 
+/// Whether the instruction calls.
+pub(crate) fn is_call(instruction: &Instruction) -> bool {
+    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
+}
+
 /// How a field's instruction uses the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
@@ -115,7 +120,7 @@ pub struct DecodedBlock {
 }
 
 /// Decodes `range`, whose bytes lie in one executable section, from `first` on.
-pub fn decode_block(
+pub(crate) fn decode_block(
     code: &CodeSpace<'_>,
     range: Range<Address>,
     first: Address,
@@ -275,7 +280,7 @@ fn keeps_return_address(code: &CodeSpace<'_>, target: Address) -> bool {
 
 /// Operands of the instructions in `range` that could be addresses of code: (value, instruction). After bytes that
 /// are not an instruction, all positions are tried.
-pub fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<(Address, Address)> {
+pub(crate) fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<(Address, Address)> {
     let bytes = code.bytes(range.clone());
     let mut decoder = Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
@@ -300,7 +305,7 @@ pub fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<(A
 }
 
 /// Immediate numbers of four or more bytes of the instructions in `range`, sign-extended.
-pub fn wide_operands(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<u64> {
+pub(crate) fn wide_operands(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<u64> {
     let mut decoder = Decoder::with_ip(64, code.bytes(range.clone()), range.start.0, DecoderOptions::NONE);
     let mut found = Vec::new();
     let mut instruction = Instruction::default();

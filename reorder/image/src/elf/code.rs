@@ -153,7 +153,7 @@ impl<'data> CodeSpace<'data> {
 
     /// Whether `value` is an address of code that may move, or the end of such a section. In a program at a fixed address the end
     /// is the place right after the last function, whatever starts there.
-    pub fn may_be_code(&self, value: Address) -> bool {
+    pub(crate) fn may_be_code(&self, value: Address) -> bool {
         let before = || value.0.checked_sub(1).is_some_and(|before| self.arena_of(Address(before)).is_some());
         self.arena_of(value).is_some() || before()
     }

@@ -12,7 +12,7 @@ use reorder_base::refusal::{Refusal, RefusalCode};
 ///
 /// # Errors
 /// The refusal.
-pub fn check_loader_formats(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), Refusal> {
+pub(crate) fn check_loader_formats(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), Refusal> {
     const CURE: &str = "relink without extensions of the format, such as packed Android relocations";
     for section in file.sections.iter().filter(|section| section.is_loaded()) {
         if !is_known_section(file.processor, section.kind) {

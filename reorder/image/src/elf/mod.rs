@@ -7,7 +7,7 @@ pub mod eh_frame;
 pub mod file;
 pub mod functions;
 pub mod kept_relocations;
-pub mod loader_formats;
+pub(crate) mod loader_formats;
 pub mod note;
 pub mod relocation;
 pub mod relocation_types;

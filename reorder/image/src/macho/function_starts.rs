@@ -4,9 +4,10 @@
 
 use super::file::MachOFile;
 use super::load_command::LinkEditPart;
-use crate::reader::{Reader, write_uleb};
+use crate::reader::Reader;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
+use reorder_base::leb128::write_unsigned;
 
 /// The starts, sorted and without repetitions; none if the image has no such table.
 ///
@@ -49,7 +50,7 @@ pub fn encode(base: Address, starts: &[NewAddress]) -> Vec<u8> {
     for start in sorted {
         // A difference of zero would be the end mark.
         if start.0 > last {
-            write_uleb(&mut bytes, start.0 - last);
+            write_unsigned(&mut bytes, start.0 - last);
             last = start.0;
         }
     }

@@ -14,7 +14,7 @@ pub struct LoadCommand {
 }
 
 /// The loader rejects an image with an unknown command that has this bit.
-pub const LC_REQ_DYLD: u32 = 0x8000_0000;
+pub(crate) const LC_REQ_DYLD: u32 = 0x8000_0000;
 
 /// A part of `__LINKEDIT` that a load command names by its offset and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

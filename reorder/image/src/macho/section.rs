@@ -32,15 +32,15 @@ pub mod kind {
     /// Zeros that the file does not hold.
     pub const ZERO_FILL: u32 = 1;
     /// The linker's stubs.
-    pub const STUBS: u32 = 8;
+    pub(crate) const STUBS: u32 = 8;
     /// Zeros, large.
-    pub const LARGE_ZERO_FILL: u32 = 0xc;
+    pub(crate) const LARGE_ZERO_FILL: u32 = 0xc;
     /// DTrace probes.
-    pub const DTRACE_OBJECT: u32 = 0xf;
+    pub(crate) const DTRACE_OBJECT: u32 = 0xf;
     /// Zeros of thread-local variables.
-    pub const THREAD_LOCAL_ZERO_FILL: u32 = 0x12;
+    pub(crate) const THREAD_LOCAL_ZERO_FILL: u32 = 0x12;
     /// Offsets, from the start of the image, of functions that run before `main`.
-    pub const INITIALIZER_OFFSETS: u32 = 0x16;
+    pub(crate) const INITIALIZER_OFFSETS: u32 = 0x16;
 }
 
 impl<'data> Section<'data> {

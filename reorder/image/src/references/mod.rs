@@ -14,7 +14,7 @@ mod regions;
 mod relative_tables;
 mod x86_64;
 
-pub use layout_algos::problem::{NodeId, Reference, ReferenceGraph, ReferenceKind};
+use layout_algos::problem::{NodeId, Reference, ReferenceGraph, ReferenceKind};
 use layout_algos::problem::{Rows, TooManyItems};
 
 use crate::elf::file::ElfFile;

@@ -63,6 +63,12 @@ pub struct ScenarioTable {
     /// Variables that are set for it.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+    /// A file for its standard input; empty unless given.
+    pub stdin: Option<PathBuf>,
+    /// Seconds after which each run is asked to end, for programs that do not end by themselves.
+    pub stop_after: Option<f64>,
+    /// Text after which each run is asked to end, once the program has printed it.
+    pub until: Option<String>,
     /// Runs of each program that `reorder measure` makes.
     pub runs: Option<usize>,
     /// Its exit status, 0 unless given: a run with another one is a different scenario, and is not recorded.

@@ -10,7 +10,7 @@ use reorder_base::error::{Error, Result};
 use reorder_trace::link_map::{LinkMap, SectionIndex};
 
 /// The output section of the `INSERT` form.
-pub const ORDERED: &str = ".text.ordered";
+pub(crate) const ORDERED: &str = ".text.ordered";
 
 /// `default_script` with `sections` first in its `.text`, in this order. Takes the script alone or all that `ld
 /// --verbose` prints, which has it between two lines of `=`.

@@ -7,7 +7,7 @@
 use super::lld::Summary;
 use crate::Layout;
 use reorder_image::functions::FunctionTable;
-pub use reorder_image::macho::CodeSymbol;
+use reorder_image::macho::CodeSymbol;
 use reorder_trace::link_map::ObjectFile;
 
 /// The lines of the chosen part of `layout`, preceded by `architecture:` if one is given, and an account of them.

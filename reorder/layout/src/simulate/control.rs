@@ -5,13 +5,13 @@
 //! the copy of its target if there is one, and control falls out of a copy into the original. Blocks that no executed branch
 //! leads to are entered
 //!
-//! * by the address of their function, which is the copy's where some pointer, symbol or instruction of the new image has that
-//!   of the copy;
+//! * by the address of their function: in the copy if some pointer, symbol or instruction of the new image has the address
+//!   of the copy, else in the original;
 //! * by a jump through a table, whose entries say where it leads: from a copy into copies where the table has a copy, else into
 //!   originals;
 //! * by unwinding: landing pads are the originals'.
 //!
-//! The initialisers of the image that are no functions, which compilers add to each, run in the original.
+//! Initialisers that are not functions, which compilers add to every image, run in the original.
 //!
 //! Every branch between two executed blocks counts as taken, in each place where it runs. So a block may be said to run in
 //! places that this run did not use; it is never said to run nowhere.
@@ -38,7 +38,7 @@ pub(super) struct CopiedControl<'image> {
     moves: &'image AddressMoves,
     /// Where all copies are.
     copies: Range<NewAddress>,
-    /// Places of originals whose address is that of the copy.
+    /// Starts of originals for which the new image uses the address of the copy.
     led: BTreeSet<NewAddress>,
     /// Initialisers that no trace has, since they are no functions.
     initialisers: Vec<Span>,
@@ -133,7 +133,7 @@ impl<'image> CopiedControl<'image> {
     /// Where the entries of the table at `address` lead, up to the first that leads out of `function`.
     fn entries(&self, address: Address, function: &Function) -> impl Iterator<Item = Address> + use<'image> {
         /// More than any switch has.
-        const MOST: u64 = 4096;
+        const MAX_ENTRIES: u64 = 4096;
         /// Bytes of an entry: the distance from the table.
         const ENTRY: u64 = 4;
         let (old, range) = (self.old, function.start..function.end);
@@ -142,7 +142,7 @@ impl<'image> CopiedControl<'image> {
             let target = address.plus(i64::from(i32::from_le_bytes(*bytes)) as u64);
             range.contains(&target).then_some(target)
         };
-        (0..MOST).map_while(entry)
+        (0..MAX_ENTRIES).map_while(entry)
     }
 
     /// The copy of the jump table at `address` of the old image.
@@ -153,7 +153,7 @@ impl<'image> CopiedControl<'image> {
     }
 }
 
-/// The blocks of one run, on the way.
+/// State while control is followed through the blocks of one run.
 struct Follower<'run> {
     control: &'run CopiedControl<'run>,
     functions: &'run FunctionTable<'run>,
@@ -172,7 +172,7 @@ struct Follower<'run> {
 
 impl Follower<'_> {
     fn go(&mut self, block: usize, place: Place) {
-        // Where nothing is copied, control that leads to copies leads to the original.
+        // Control that leads to copies leads to the original of a block that has no copy.
         let place = match place {
             Place::Copy => self.control.place_of(Address(self.spans[block].start)),
             Place::Original => Place::Original,
@@ -237,7 +237,8 @@ impl Follower<'_> {
         let mut offset = 0;
         while offset < size {
             let at = Address(start).plus(offset);
-            // Control that fell out of a copy stays in the original. What follows a jump is reached by others like this block.
+            // Control that fell out of a copy stays in the original. Code after a jump is entered from elsewhere, in the same
+            // place as this block.
             if !(continues && place == Place::Original) {
                 place = if entered == Place::Copy { control.place_of(at) } else { Place::Original };
             }

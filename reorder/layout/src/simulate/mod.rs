@@ -5,6 +5,7 @@
 //! those of the executed ones, or of their copies. Pages are those of the true addresses.
 
 mod bounds;
+mod comparison;
 mod control;
 mod curve;
 mod entries;
@@ -22,14 +23,15 @@ use layout_algos::score::{FaultCurve, Span, lower_bound, touched_bytes};
 
 use bounds::Pieces;
 
-pub use crate::memory::MemoryModel;
+pub use comparison::Comparison;
 pub use curve::CurvePoint;
 pub use other_build::{OtherBuild, simulate_builds};
 pub use placement::Placement;
 pub use report::{BuildPairs, Faults, Simulation, TraceFaults};
 pub use size_changes::{SizeChange, SizeChanges};
-pub use touched::{Touched, block_span, placed, touched_pages};
+pub use touched::{Touched, placed, touched_pages};
 
+use crate::memory::MemoryModel;
 use reorder_image::functions::FunctionTable;
 use reorder_trace::{ExecutedBlocks, ResolvedTrace, ResolvedTraces};
 

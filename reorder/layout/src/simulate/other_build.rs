@@ -3,10 +3,13 @@
 //! The builds are paired function by function. Functions count whole, each with its size in its own build; those that the
 //! other build does not have count in their own alone.
 
+use std::ops::Range;
+
 use layout_algos::score::Span;
 
 use super::{BuildPairs, ImageNames, Simulation, SizeChanges, Touched, simulate_trace, spans, total};
 use crate::memory::MemoryModel;
+use reorder_base::address::Address;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_trace::{Pairing, ResolvedTrace, ResolvedTraces};
 
@@ -17,13 +20,14 @@ const MAX_LISTED: usize = 10;
 #[derive(Clone, Debug)]
 pub struct OtherBuild {
     places: Vec<Option<Span>>,
+    text: Vec<Range<Address>>,
     sizes: SizeChanges,
 }
 
 impl OtherBuild {
-    /// The places in `new` of the functions of `old`.
+    /// The places in `new`, whose code is in `text`, of the functions of `old`.
     #[must_use]
-    pub fn new(old: &FunctionTable<'_>, new: &FunctionTable<'_>) -> Self {
+    pub fn new(old: &FunctionTable<'_>, new: &FunctionTable<'_>, text: Vec<Range<Address>>) -> Self {
         let pairing = Pairing::of(old, new);
         let place = |partner: &Option<FunctionIndex>| {
             partner.map(|partner| {
@@ -32,28 +36,38 @@ impl OtherBuild {
             })
         };
         let sizes = SizeChanges::of(old, new, &pairing, MAX_LISTED);
-        Self { places: pairing.partners.iter().map(place).collect(), sizes }
+        Self { places: pairing.partners.iter().map(place).collect(), text, sizes }
     }
 
     /// How many of the functions that some trace runs have a partner.
     #[must_use]
-    pub fn pairs(&self, traces: &ResolvedTraces) -> BuildPairs {
+    pub fn pairs<'run>(&self, traces: impl IntoIterator<Item = &'run ResolvedTrace>) -> BuildPairs {
         let mut run: Vec<FunctionIndex> =
-            traces.traces.iter().flat_map(|trace| trace.functions.iter().copied()).collect();
+            traces.into_iter().flat_map(|trace| trace.functions.iter().copied()).collect();
         run.sort_unstable();
         run.dedup();
         let missing = run.iter().filter(|index| self.place(**index).is_none()).count();
         BuildPairs { functions: run.len() as u64, missing: missing as u64, sizes: self.sizes.clone() }
     }
 
-    fn place(&self, index: FunctionIndex) -> Option<Span> {
+    /// The ranges of code in the other build.
+    #[must_use]
+    pub fn text(&self) -> &[Range<Address>] {
+        &self.text
+    }
+
+    pub(super) fn place(&self, index: FunctionIndex) -> Option<Span> {
         self.places.get(index.0 as usize).copied().flatten()
     }
 }
 
 impl Touched {
     /// What `trace` touches in its own build and in `other`.
-    fn of_builds(functions: &FunctionTable<'_>, trace: &ResolvedTrace, other: &OtherBuild) -> Self {
+    pub(super) fn of_builds(
+        functions: &FunctionTable<'_>,
+        trace: &ResolvedTrace,
+        other: &OtherBuild,
+    ) -> Self {
         let old = spans(functions, trace);
         let mut new = Vec::with_capacity(old.len());
         let mut new_counts = Vec::with_capacity(old.len());
@@ -80,6 +94,6 @@ pub fn simulate_builds(
     };
     let traces: Vec<_> = resolved.traces.iter().map(simulated).collect();
     let totals = models.iter().enumerate().map(|(index, model)| total(model, index, &traces)).collect();
-    let other_build = Some(other.pairs(resolved));
+    let other_build = Some(other.pairs(&resolved.traces));
     Simulation { image: names.old, new_image: names.new, other_build, totals, traces }
 }

@@ -66,7 +66,11 @@ impl<'image> Placement<'image> {
 
     /// Where each of the `blocks` that one run executed, in order of first execution, runs.
     #[must_use]
-    pub fn of_blocks(&self, functions: &FunctionTable<'_>, blocks: &[ExecutedBlock]) -> Vec<Vec<Span>> {
+    pub(crate) fn of_blocks(
+        &self,
+        functions: &FunctionTable<'_>,
+        blocks: &[ExecutedBlock],
+    ) -> Vec<Vec<Span>> {
         let spans: Vec<Span> = blocks.iter().map(|block| block_span(functions, block)).collect();
         match &self.control {
             Some(control) => control.places(functions, blocks, &spans),
@@ -76,7 +80,7 @@ impl<'image> Placement<'image> {
 
     /// Where code of functions runs of which no blocks are known: in its copies, as far as it has any.
     #[must_use]
-    pub fn of_spans(&self, spans: &[Span]) -> Vec<Vec<Span>> {
+    pub(crate) fn of_spans(&self, spans: &[Span]) -> Vec<Vec<Span>> {
         spans.iter().map(|span| placed(*span, self.moves).collect()).collect()
     }
 }

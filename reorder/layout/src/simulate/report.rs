@@ -35,6 +35,18 @@ pub struct BuildPairs {
     pub sizes: SizeChanges,
 }
 
+impl BuildPairs {
+    /// The line that tells how far the builds can be compared.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!(
+            "new is another build: {} of {} functions that ran are found in it, the others count in image alone\n",
+            grouped(self.functions.saturating_sub(self.missing)),
+            grouped(self.functions)
+        )
+    }
+}
+
 /// One trace under all models.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TraceFaults {
@@ -150,12 +162,8 @@ impl Report for Simulation {
         if let Some(new) = &self.new_image {
             text.push_str(&format!("new    {new}\n"));
         }
-        if let Some(BuildPairs { functions, missing, .. }) = &self.other_build {
-            text.push_str(&format!(
-                "new is another build: {} of {} functions that ran are found in it, the others count in image alone\n",
-                grouped(functions.saturating_sub(*missing)),
-                grouped(*functions)
-            ));
+        if let Some(pairs) = &self.other_build {
+            text.push_str(&pairs.text());
         }
         text.push_str(match self.is_by_block() {
             false => "Simulated faults of the recorded runs; no layout has fewer than the bound.\n",

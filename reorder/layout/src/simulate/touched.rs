@@ -84,7 +84,7 @@ impl Touched {
 
 /// Where a block is.
 #[must_use]
-pub fn block_span(functions: &FunctionTable<'_>, block: &ExecutedBlock) -> Span {
+pub(crate) fn block_span(functions: &FunctionTable<'_>, block: &ExecutedBlock) -> Span {
     let start = functions.get(block.function).start.0.saturating_add(u64::from(block.offset));
     Span { start, end: start.saturating_add(u64::from(block.size)) }
 }

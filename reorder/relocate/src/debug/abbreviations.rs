@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use gimli::{DwForm, Encoding, LittleEndian, Reader, constants};
 
-use super::patch::push_unsigned;
 use super::sections::{DebugSection, Slice};
 use reorder_base::error::Result;
+use reorder_base::leb128::write_unsigned;
 
 /// The attribute of filler that readers ignore: the last number in the range for producers.
 const FILLER: gimli::DwAt = constants::DW_AT_hi_user;
@@ -17,7 +17,7 @@ type Replacement = Vec<(u64, u64)>;
 
 /// How the abbreviation of a unit's first entry changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Reshape {
+pub(crate) struct Reshape {
     code: u64,
     low: Option<Replacement>,
     high: Replacement,
@@ -25,7 +25,7 @@ pub struct Reshape {
 
 /// Which attribute makes room for the list.
 #[derive(Clone, Copy, Debug)]
-pub struct Slot {
+pub(crate) struct Slot {
     /// The upper bound, else the lower one.
     pub is_high: bool,
     /// Its width.
@@ -34,7 +34,7 @@ pub struct Slot {
 
 impl Reshape {
     /// The upper bound makes room if it is wide enough, else the lower one. Both are given as form and width.
-    pub fn choose(
+    pub(crate) fn choose(
         code: u64,
         encoding: Encoding,
         low: (DwForm, usize),
@@ -73,7 +73,7 @@ fn ranges(encoding: Encoding, (form, width): (DwForm, usize)) -> Option<Replacem
 
 /// `.debug_abbrev` with the tables that units use, changed as they ask for.
 #[derive(Debug, Default)]
-pub struct Tables {
+pub(crate) struct Tables {
     /// The new section.
     pub bytes: Vec<u8>,
     places: BTreeMap<(usize, Option<Reshape>), usize>,
@@ -84,7 +84,7 @@ impl Tables {
     ///
     /// # Errors
     /// A damaged table.
-    pub fn place(
+    pub(crate) fn place(
         &mut self,
         section: &DebugSection<'_>,
         offset: usize,
@@ -135,8 +135,8 @@ fn copy_table(table: &[u8], reshape: Option<&Reshape>, output: &mut Vec<u8>) -> 
             };
             match replacement {
                 Some(attributes) => attributes.iter().for_each(|(name, form)| {
-                    push_unsigned(output, *name);
-                    push_unsigned(output, *form);
+                    write_unsigned(output, *name);
+                    write_unsigned(output, *form);
                 }),
                 None => copy(table, start..rest.offset_from(whole), output),
             }

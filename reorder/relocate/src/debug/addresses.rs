@@ -21,7 +21,7 @@ const WIDTH: usize = 8;
 /// # Errors
 /// Places outside the section; R10 when two uses of one place would need different values,
 /// or when it is not known what a place is used for and that matters.
-pub fn move_addresses(
+pub(crate) fn move_addresses(
     section: &DebugSection<'_>,
     units: &[UnitUpdate],
     pieces: &Pieces,

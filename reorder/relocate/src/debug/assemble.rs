@@ -8,7 +8,7 @@ use super::units::UnitUpdate;
 
 /// A section of lists and where each unit's lists are in it.
 #[derive(Debug, Default)]
-pub struct ListSection {
+pub(crate) struct ListSection {
     /// The section.
     pub bytes: Vec<u8>,
     /// By number of the unit: where its lists start.
@@ -19,12 +19,12 @@ pub struct ListSection {
 
 impl ListSection {
     /// What indexes of the unit are relative to.
-    pub fn base(&self, unit: usize) -> Option<usize> {
+    pub(crate) fn base(&self, unit: usize) -> Option<usize> {
         self.bases.get(&unit).copied()
     }
 
     /// Where a list of the unit is, and where its views are.
-    pub fn position(&self, unit: usize, lists: &UnitLists, key: Key) -> Option<(usize, usize)> {
+    pub(crate) fn position(&self, unit: usize, lists: &UnitLists, key: Key) -> Option<(usize, usize)> {
         let start = self.starts.get(&unit)?;
         let (list, views) = lists.position(key)?;
         Some((start + list, start + views))
@@ -35,7 +35,7 @@ impl ListSection {
 type Selected = fn(&UnitUpdate) -> (&UnitLists, Option<usize>);
 
 /// Up to DWARF 4, lists follow each other.
-pub fn old_lists(units: &[UnitUpdate], select: Selected) -> ListSection {
+pub(crate) fn old_lists(units: &[UnitUpdate], select: Selected) -> ListSection {
     let mut section = ListSection::default();
     for (number, unit) in units.iter().enumerate().filter(|(_, unit)| unit.encoding.version <= 4) {
         section.starts.insert(number, section.bytes.len());
@@ -46,7 +46,7 @@ pub fn old_lists(units: &[UnitUpdate], select: Selected) -> ListSection {
 
 /// From DWARF 5 on, they follow a header and a table that indexes refer to, which units may share.
 /// `None` when two units disagree about a list that they share.
-pub fn new_lists(units: &[UnitUpdate], select: Selected) -> Option<ListSection> {
+pub(crate) fn new_lists(units: &[UnitUpdate], select: Selected) -> Option<ListSection> {
     let mut section = ListSection::default();
     let mut groups: BTreeMap<(Option<usize>, usize), Vec<usize>> = BTreeMap::new();
     for (number, unit) in units.iter().enumerate().filter(|(_, unit)| unit.encoding.version >= 5) {

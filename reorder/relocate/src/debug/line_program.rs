@@ -3,10 +3,10 @@
 
 use gimli::{LineEncoding, Reader, constants};
 
-use super::patch::{push_signed, push_unsigned};
 use super::pieces::{Piece, Pieces};
 use super::sections::Slice;
 use reorder_base::address::Address;
+use reorder_base::leb128::{write_signed, write_unsigned};
 
 /// What a row says, without its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) struct Sequence<'data> {
 
 /// What the program's header says about numbers.
 #[derive(Clone, Copy, Debug)]
-pub struct Parameters {
+pub(crate) struct Parameters {
     /// Of opcodes.
     pub encoding: LineEncoding,
     /// First special opcode.
@@ -54,7 +54,7 @@ pub struct Parameters {
 
 /// Why a program cannot be rewritten.
 #[derive(Debug)]
-pub enum Obstacle {
+pub(crate) enum Obstacle {
     /// It is damaged.
     Damaged(gimli::Error),
     /// It has an instruction that cannot be expressed for moved code, at this address.
@@ -71,7 +71,7 @@ impl From<gimli::Error> for Obstacle {
 ///
 /// # Errors
 /// A program that cannot be read, or has instructions for moved code that are not known or that a division would lose.
-pub fn rewrite(
+pub(crate) fn rewrite(
     program: Slice<'_>,
     lengths: Slice<'_>,
     parameters: Parameters,
@@ -301,7 +301,7 @@ impl<'output> Writer<'output> {
         }
         if state.discriminator != 0 {
             let mut operand = Vec::with_capacity(10);
-            push_unsigned(&mut operand, state.discriminator);
+            write_unsigned(&mut operand, state.discriminator);
             self.output.extend_from_slice(&[
                 0,
                 operand.len() as u8 + 1,
@@ -339,7 +339,7 @@ impl<'output> Writer<'output> {
         }
         if step != 0 {
             self.output.push(constants::DW_LNS_advance_line.0);
-            push_signed(self.output, step);
+            write_signed(self.output, step);
         }
         self.move_to(address);
         self.output.push(constants::DW_LNS_copy.0);
@@ -359,7 +359,7 @@ impl<'output> Writer<'output> {
 
     fn number(&mut self, opcode: constants::DwLns, value: u64) {
         self.output.push(opcode.0);
-        push_unsigned(self.output, value);
+        write_unsigned(self.output, value);
     }
 
     /// Ends the sequence before `address`.

@@ -71,7 +71,7 @@ pub struct Program<'data> {
 ///
 /// # Errors
 /// A damaged program; R10 for code that comes in bundles, and for what `write` cannot express.
-pub fn with_header_of<'data>(
+pub(crate) fn with_header_of<'data>(
     section: &'data DebugSection<'_>,
     start: usize,
     write: impl FnOnce(Program<'data>, Parameters, &mut Vec<u8>) -> std::result::Result<(), Obstacle>,

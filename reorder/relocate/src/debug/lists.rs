@@ -6,9 +6,9 @@
 use gimli::{Encoding, RawLocListEntry, RawRngListEntry, Reader};
 
 use super::expressions::{AddressUse, Stored, Use, addresses};
-use super::patch::push_unsigned;
 use super::pieces::{Piece, Pieces};
 use super::sections::Slice;
+use reorder_base::leb128::write_unsigned;
 
 /// Identifies a list in its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -267,8 +267,8 @@ impl UnitLists {
             let (begin, end) = pairs[part.origin];
             let is_first = at == 0 || moved[at - 1].origin != part.origin;
             let is_last = moved.get(at + 1).is_none_or(|next| next.origin != part.origin);
-            push_unsigned(&mut self.bytes, if is_first { begin } else { 0 });
-            push_unsigned(&mut self.bytes, if is_last { end } else { 0 });
+            write_unsigned(&mut self.bytes, if is_first { begin } else { 0 });
+            write_unsigned(&mut self.bytes, if is_last { end } else { 0 });
         }
         Ok(())
     }
@@ -336,15 +336,15 @@ impl UnitLists {
                 self.bytes.push(codes.default_location);
             } else if is_live(entry) && entry.begin <= entry.end {
                 self.bytes.push(codes.offset_pair);
-                push_unsigned(&mut self.bytes, entry.begin - base);
-                push_unsigned(&mut self.bytes, entry.end - base);
+                write_unsigned(&mut self.bytes, entry.begin - base);
+                write_unsigned(&mut self.bytes, entry.end - base);
             } else {
                 self.bytes.push(codes.start_length);
                 self.bytes.extend_from_slice(&entry.begin.to_le_bytes());
-                push_unsigned(&mut self.bytes, entry.end.wrapping_sub(entry.begin));
+                write_unsigned(&mut self.bytes, entry.end.wrapping_sub(entry.begin));
             }
             if let Some(expression) = entry.expression {
-                push_unsigned(&mut self.bytes, expression.len() as u64);
+                write_unsigned(&mut self.bytes, expression.len() as u64);
                 self.push_expression(expression, writing, uses)?;
             }
         }

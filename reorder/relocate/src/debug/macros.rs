@@ -13,7 +13,7 @@ use reorder_base::error::Result;
 ///
 /// # Errors
 /// A damaged section; one whose units overlap each other.
-pub fn move_macros(
+pub(crate) fn move_macros(
     section: &DebugSection<'_>,
     units: &[UnitUpdate],
     lines: &BTreeMap<usize, usize>,

@@ -9,14 +9,14 @@
 //! Entries of units keep their size, so that positions in `.debug_info` stay and name tables, packages of split units
 //! and references between units stay right. Tables without fixed widths are rewritten.
 
-pub mod abbreviations;
+pub(crate) mod abbreviations;
 pub mod addresses;
 pub mod aranges;
 pub mod assemble;
 pub mod copies;
 pub mod expressions;
 pub mod frames;
-pub mod line_program;
+pub(crate) mod line_program;
 pub mod lines;
 pub mod lists;
 pub mod macros;
@@ -30,7 +30,8 @@ pub mod sections;
 mod tests;
 pub mod units;
 
-pub use policy::{DebugPolicy, apply_policy, has_debug, is_debug};
+pub(crate) use policy::apply_policy;
+pub use policy::{DebugPolicy, has_debug, is_debug};
 
 use gimli::UnitHeader;
 use rayon::prelude::*;

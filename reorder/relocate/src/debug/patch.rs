@@ -33,38 +33,14 @@ pub fn store(section: &DebugSection<'_>, bytes: &mut [u8], patches: &[Patch]) ->
     Ok(())
 }
 
-/// Appends an unsigned LEB128 number.
-pub fn push_unsigned(bytes: &mut Vec<u8>, mut value: u64) {
-    loop {
-        let byte = (value & 0x7f) as u8;
-        value >>= 7;
-        if value == 0 {
-            return bytes.push(byte);
-        }
-        bytes.push(byte | 0x80);
-    }
-}
-
-/// Appends a signed LEB128 number.
-pub fn push_signed(bytes: &mut Vec<u8>, mut value: i64) {
-    loop {
-        let byte = (value & 0x7f) as u8;
-        value >>= 7;
-        if value == 0 && byte & 0x40 == 0 || value == -1 && byte & 0x40 != 0 {
-            return bytes.push(byte);
-        }
-        bytes.push(byte | 0x80);
-    }
-}
-
 /// Appends a section offset or length of the format's width.
-pub fn push_offset(bytes: &mut Vec<u8>, format: gimli::Format, value: usize) {
+pub(crate) fn push_offset(bytes: &mut Vec<u8>, format: gimli::Format, value: usize) {
     let width = usize::from(format.word_size());
     bytes.extend_from_slice(&(value as u64).to_le_bytes()[..width]);
 }
 
 /// Appends the length of what follows a unit's length field; [`close_unit`] fills it in.
-pub fn open_unit(bytes: &mut Vec<u8>, format: gimli::Format) -> usize {
+pub(crate) fn open_unit(bytes: &mut Vec<u8>, format: gimli::Format) -> usize {
     if format == gimli::Format::Dwarf64 {
         bytes.extend_from_slice(&u32::MAX.to_le_bytes());
     }
@@ -74,7 +50,7 @@ pub fn open_unit(bytes: &mut Vec<u8>, format: gimli::Format) -> usize {
 }
 
 /// Fills in the length that [`open_unit`] left at `at`.
-pub fn close_unit(bytes: &mut [u8], format: gimli::Format, at: usize) {
+pub(crate) fn close_unit(bytes: &mut [u8], format: gimli::Format, at: usize) {
     let width = usize::from(format.word_size());
     let length = (bytes.len() - at - width) as u64;
     bytes[at..at + width].copy_from_slice(&length.to_le_bytes()[..width]);

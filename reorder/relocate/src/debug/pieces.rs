@@ -59,7 +59,7 @@ impl Pieces {
         let mut position = 0;
         for (start, size) in taken.into_iter().chain([(u64::MAX, 0)]) {
             // Padding after code that left or arrived belongs to no code.
-            let from = if position == 0 { 0 } else { behind_padding(padding, position) };
+            let from = if position == 0 { 0 } else { after_padding(padding, position) };
             if from < start {
                 pieces.push(Piece { start: Address(from), end: Address(start), delta: 0 });
             }
@@ -85,7 +85,7 @@ impl Pieces {
     }
 
     /// Counts `parts` parts, or bytes that are written as often as a part.
-    pub fn count_many(&self, parts: u64) -> bool {
+    pub(crate) fn count_many(&self, parts: u64) -> bool {
         self.made.fetch_add(parts, Ordering::Relaxed).saturating_add(parts) <= self.most
     }
 
@@ -165,15 +165,10 @@ impl Pieces {
         let distance = parts.next().map_or(0, |piece| piece.delta);
         parts.all(|piece| piece.delta == distance).then_some(distance)
     }
-
-    /// Whether all addresses from `start` to `end` move by one distance.
-    pub fn moves_as_one(&self, start: u64, end: u64) -> bool {
-        self.at(start).is_some_and(|piece| end <= piece.end.0)
-    }
 }
 
 /// The first address from `position` on that is not padding.
-fn behind_padding(padding: &[Range<Address>], position: u64) -> u64 {
+fn after_padding(padding: &[Range<Address>], position: u64) -> u64 {
     let after = padding.partition_point(|range| range.end.0 <= position);
     match padding.get(after) {
         Some(range) if range.start.0 <= position => range.end.0,
@@ -198,8 +193,6 @@ mod tests {
     #[test]
     fn what_moves_together_is_one_piece() {
         let pieces = pieces();
-        assert!(pieces.moves_as_one(0x110, 0x130));
-        assert!(!pieces.moves_as_one(0x100, 0x110));
         assert_eq!(pieces.split(0x110, 0x130), [(NewAddress(0x100), NewAddress(0x120))]);
     }
 
@@ -240,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_go_with_the_code_in_front() {
+    fn ends_go_with_the_code_before() {
         let pieces = pieces();
         assert_eq!((pieces.end(0x10c), pieces.start(0x110), pieces.end(0x110)), (0x12c, 0x100, 0x110));
         assert_eq!((pieces.end(0x130), pieces.start(0x40), pieces.start(0x1f0)), (0x120, 0x40, 0x1f0));

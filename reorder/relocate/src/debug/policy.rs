@@ -23,7 +23,7 @@ pub fn has_debug(file: &ElfFile<'_>) -> bool {
 }
 
 /// Applies the policy.
-pub fn apply_policy(file: &ElfFile<'_>, policy: DebugPolicy, output: &mut [u8], ledger: &mut Ledger) {
+pub(crate) fn apply_policy(file: &ElfFile<'_>, policy: DebugPolicy, output: &mut [u8], ledger: &mut Ledger) {
     /// Position of `sh_size` in a section header.
     const SIZE_FIELD: usize = 32;
     if policy != DebugPolicy::Drop {

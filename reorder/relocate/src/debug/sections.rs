@@ -94,7 +94,7 @@ impl DebugSection<'_> {
 }
 
 /// Why a small file that would become a large one is refused.
-pub const OVER_AND_OVER: &str = "it describes the same code over and over";
+pub(crate) const OVER_AND_OVER: &str = "it describes the same code over and over";
 
 fn damaged(section: &Section<'_>, name: &str, offset: usize, what: impl std::fmt::Display) -> Error {
     let place = match section.flags & COMPRESSED {
@@ -107,7 +107,7 @@ fn damaged(section: &Section<'_>, name: &str, offset: usize, what: impl std::fmt
 
 /// All sections of debug information of one file.
 #[derive(Clone, Debug, Default)]
-pub struct DebugSections<'data> {
+pub(crate) struct DebugSections<'data> {
     sections: Vec<DebugSection<'data>>,
 }
 
@@ -116,7 +116,7 @@ impl<'data> DebugSections<'data> {
     ///
     /// # Errors
     /// Broken compression; R10 for sections whose meaning is unknown.
-    pub fn read(file: &ElfFile<'data>) -> Result<Self> {
+    pub(crate) fn read(file: &ElfFile<'data>) -> Result<Self> {
         let unpacked = named(file)?.into_iter().map(|(section, name)| {
             let (packing, bytes) = unpack(file, section, &name)?;
             Ok(DebugSection { section: *section, name, packing, bytes })
@@ -125,23 +125,23 @@ impl<'data> DebugSections<'data> {
     }
 
     /// The section of this name.
-    pub fn get(&self, name: &str) -> Option<&DebugSection<'data>> {
+    pub(crate) fn get(&self, name: &str) -> Option<&DebugSection<'data>> {
         self.sections.iter().find(|section| section.name == name)
     }
 
     /// Its contents; empty when there is none.
-    pub fn bytes(&self, name: &str) -> &[u8] {
+    pub(crate) fn bytes(&self, name: &str) -> &[u8] {
         self.get(name).map_or(&[], |section| section.bytes.as_ref())
     }
 
     /// What the reader of units takes.
-    pub fn dwarf(&self) -> gimli::Dwarf<Slice<'_>> {
+    pub(crate) fn dwarf(&self) -> gimli::Dwarf<Slice<'_>> {
         let load = |id: SectionId| Ok::<_, ()>(Slice::new(self.bytes(id.name()), LittleEndian));
         gimli::Dwarf::load(load).unwrap_or_default()
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &DebugSection<'data>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &DebugSection<'data>> {
         self.sections.iter()
     }
 }
@@ -173,7 +173,7 @@ fn named<'file, 'data>(file: &'file ElfFile<'data>) -> Result<Vec<(&'file Sectio
 }
 
 /// The refusal for debug information that cannot be brought up to date, with the user's choices.
-pub fn cannot_update(reason: impl Into<String>) -> Refusal {
+pub(crate) fn cannot_update(reason: impl Into<String>) -> Refusal {
     Refusal::new(
         RefusalCode::DebugInformation,
         format!("the debug information cannot be brought up to date: {}", reason.into()),

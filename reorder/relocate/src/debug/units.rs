@@ -49,7 +49,7 @@ pub struct Reference {
 
 /// Everything that changes for one unit.
 #[derive(Debug)]
-pub struct UnitUpdate {
+pub(crate) struct UnitUpdate {
     /// Of the unit.
     pub encoding: gimli::Encoding,
     /// Places with known values.
@@ -73,7 +73,7 @@ pub struct UnitUpdate {
     /// Position of its abbreviations.
     pub abbreviations: usize,
     /// Their changes.
-    pub reshape: Option<Reshape>,
+    pub(crate) reshape: Option<Reshape>,
     /// Whether its entries are in another file.
     pub is_split: bool,
 }
@@ -120,7 +120,7 @@ struct Walk<'unit, 'data> {
 ///
 /// # Errors
 /// A damaged unit; R10 for what cannot be expressed.
-pub fn update_unit<'data>(
+pub(crate) fn update_unit<'data>(
     sections: &'data DebugSections<'data>,
     section: &'data DebugSection<'data>,
     dwarf: &gimli::Dwarf<Slice<'data>>,

@@ -6,7 +6,7 @@ use reorder_image::elf::analysis::KeptAnalysis;
 use reorder_image::elf::file::ElfFile;
 
 /// Rewrites all fields at their new places, once the code is there.
-pub fn move_absolute_fields(
+pub(crate) fn move_absolute_fields(
     file: &ElfFile<'_>,
     analysis: &KeptAnalysis<'_>,
     map: &AddressMap,

@@ -28,7 +28,7 @@ pub fn largest_first(mut free: Vec<Interval>) -> Vec<Interval> {
 /// The free intervals in the order in which they are filled.
 ///
 /// `front` are the units that startup needs, the pinned ones included.
-pub fn filling_order<'units>(
+pub(crate) fn filling_order<'units>(
     front: impl Iterator<Item = &'units Unit> + Clone,
     free: Vec<Interval>,
 ) -> Vec<Interval> {

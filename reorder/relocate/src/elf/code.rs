@@ -17,7 +17,7 @@ use reorder_image::elf::analysis::blocks::{BlockIndex, GapContent};
 use reorder_image::elf::analysis::fields::CodeFields;
 
 /// Fills holes that the old layout did not have; running into one stops the program.
-fn filler(processor: Processor) -> u8 {
+pub(super) fn filler(processor: Processor) -> u8 {
     /// `int3`.
     const BREAKPOINT: u8 = 0xcc;
     /// Four of them are `UDF #0`.
@@ -29,7 +29,7 @@ fn filler(processor: Processor) -> u8 {
 ///
 /// # Errors
 /// Refuses (R12) fields that cannot reach their target.
-pub fn move_code(
+pub(crate) fn move_code(
     analysis: &Analysis<'_>,
     map: &AddressMap,
     input: &[u8],

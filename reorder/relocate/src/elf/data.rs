@@ -13,7 +13,7 @@ use reorder_image::elf::section::Section;
 use reorder_image::elf::symbol::{Symbol, SymbolTable};
 
 /// Rewrites everything that holds a code address as a plain word or a table distance.
-pub fn move_data(
+pub(crate) fn move_data(
     file: &ElfFile<'_>,
     functions: &ElfFunctions<'_>,
     analysis: &KeptAnalysis<'_>,

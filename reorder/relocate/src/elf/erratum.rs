@@ -53,7 +53,7 @@ fn is_in_danger(start: u64, offsets: &[u64]) -> bool {
 }
 
 /// The places that each movable unit of an image must avoid.
-pub struct Erratum {
+pub(crate) struct Erratum {
     /// For each unit, offsets from its start.
     sensitive: Vec<Vec<u64>>,
 }
@@ -61,7 +61,7 @@ pub struct Erratum {
 impl Erratum {
     /// Looks through the units at `ranges`; `None` when the image already has a sequence in danger.
     #[must_use]
-    pub fn to_avoid(code: &CodeSpace<'_>, ranges: &[Range<Address>]) -> Option<Self> {
+    pub(crate) fn to_avoid(code: &CodeSpace<'_>, ranges: &[Range<Address>]) -> Option<Self> {
         let offsets = |range: &Range<Address>| sensitive_offsets(code.bytes(range.clone()));
         let sensitive: Vec<Vec<u64>> = ranges.iter().map(offsets).collect();
         let is_clean =
@@ -71,7 +71,7 @@ impl Erratum {
 
     /// Of these units alone, in this order.
     #[must_use]
-    pub fn of(&self, units: impl Iterator<Item = usize>) -> Self {
+    pub(crate) fn of(&self, units: impl Iterator<Item = usize>) -> Self {
         Self { sensitive: units.map(|unit| self.sensitive[unit].clone()).collect() }
     }
 
@@ -79,7 +79,7 @@ impl Erratum {
     ///
     /// `starts` are the units' new places in `free`, which is sorted.
     #[must_use]
-    pub fn settle(&self, units: &[MovableUnit], starts: &mut [u64], free: &[Interval]) -> Vec<usize> {
+    pub(crate) fn settle(&self, units: &[MovableUnit], starts: &mut [u64], free: &[Interval]) -> Vec<usize> {
         let mut by_start: Vec<usize> = (0..units.len()).collect();
         by_start.sort_unstable_by_key(|&unit| starts[unit]);
         let mut in_danger = Vec::new();

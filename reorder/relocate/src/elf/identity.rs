@@ -13,7 +13,7 @@ use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 
 /// Rewrites both identities.
-pub fn change_identity(
+pub(crate) fn change_identity(
     file: &ElfFile<'_>,
     functions: &ElfFunctions<'_>,
     map: &AddressMap,

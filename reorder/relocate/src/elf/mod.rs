@@ -15,7 +15,7 @@ pub mod identity;
 mod kept_sums;
 pub mod plan;
 pub mod sframe;
-pub mod static_relocations;
+pub(crate) mod static_relocations;
 pub mod unwind;
 
 use std::ops::Range;

@@ -177,7 +177,7 @@ fn follow_map(analysis: &mut Analysis<'_>, map: &AddressMap) -> Result<()> {
 ///
 /// # Errors
 /// The first block that the map tears apart or puts where something else is.
-pub fn plan_from_map(analysis: &mut Analysis<'_>, map: AddressMap) -> Result<Plan> {
+pub(crate) fn plan_from_map(analysis: &mut Analysis<'_>, map: AddressMap) -> Result<Plan> {
     follow_map(analysis, &map)?;
     let wrong = |message: String| Error::usage(message).with_hint(Hint::Map(MapHint::OfImage));
     for block in &analysis.partition.blocks {

@@ -36,7 +36,7 @@ struct Table<'data> {
 ///
 /// # Errors
 /// Refuses (R9) other versions, and starts that are functions in neither reading.
-pub fn move_sframe(
+pub(crate) fn move_sframe(
     file: &ElfFile<'_>,
     functions: &ElfFunctions<'_>,
     map: &AddressMap,

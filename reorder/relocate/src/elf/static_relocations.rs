@@ -25,7 +25,7 @@ use reorder_image::elf::symbol::{Symbol, SymbolTable};
 ///
 /// # Errors
 /// Reports malformed tables.
-pub fn move_static_relocations(
+pub(crate) fn move_static_relocations(
     file: &ElfFile<'_>,
     analysis: &KeptAnalysis<'_>,
     map: &AddressMap,
@@ -52,7 +52,9 @@ pub fn move_static_relocations(
 }
 
 /// Kept relocations in the compact form, which stores differences: after a move they need more room than there is.
-pub fn compact_tables<'a, 'data>(file: &'a ElfFile<'data>) -> impl Iterator<Item = &'a Section<'data>> {
+pub(crate) fn compact_tables<'a, 'data>(
+    file: &'a ElfFile<'data>,
+) -> impl Iterator<Item = &'a Section<'data>> {
     let kept = file.sections.iter().filter(|section| !section.is_loaded());
     let compact = kept.filter(|section| section.kind == object::elf::SHT_CREL.0);
     compact.filter(|section| file.section_bytes(section).iter().any(|&byte| byte != 0))

@@ -20,7 +20,7 @@ pub(super) const ROW_SIZE: usize = 8;
 ///
 /// # Errors
 /// Refuses (R8) search tables of another form; reports tables that run past their section.
-pub fn move_unwind_entries(
+pub(crate) fn move_unwind_entries(
     file: &ElfFile<'_>,
     entries: &[FrameEntry],
     map: &AddressMap,

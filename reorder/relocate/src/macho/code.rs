@@ -15,7 +15,7 @@ use crate::code_reference::{out_of_reach, rewrite};
 ///
 /// # Errors
 /// Refuses (R12) a reference that does not reach its target from the new place; a map that puts two atoms into one place.
-pub fn move_code(
+pub(crate) fn move_code(
     file: &MachOFile<'_>,
     analysis: &MachOAnalysis,
     map: &AddressMap,

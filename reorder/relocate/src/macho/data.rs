@@ -15,7 +15,7 @@ const CHAINED_TARGET: u64 = (1 << 36) - 1;
 ///
 /// # Errors
 /// Refuses (R12) a distance that its field cannot hold.
-pub fn move_data(
+pub(crate) fn move_data(
     file: &MachOFile<'_>,
     analysis: &MachOAnalysis,
     map: &AddressMap,

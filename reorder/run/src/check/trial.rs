@@ -10,6 +10,7 @@ use tempfile::{Builder, TempDir, TempPath};
 
 use reorder_base::error::{Error, Result};
 use reorder_system::interruption::Interruption;
+use reorder_system::write::directory_of;
 
 /// Files that hold the original at one time and the result at another; they are removed when the value is dropped, and
 /// signals that would end this process wait until then.
@@ -55,7 +56,7 @@ impl<'run> Trial<'run> {
     /// When the directory cannot be written.
     pub fn beside(output: &Path, file: TrialFile<'run>) -> Result<Self> {
         let interruption = Interruption::note();
-        let folder = parent_of(output);
+        let folder = directory_of(output);
         let place =
             Builder::new().prefix(PREFIX).tempfile_in(folder).map_err(|error| Error::io(folder, error))?;
         let place = place.into_temp_path();
@@ -78,7 +79,7 @@ impl<'run> Trial<'run> {
         environment: impl FnOnce(&Path) -> Result<Vec<(OsString, OsString)>>,
     ) -> Result<Self> {
         let interruption = Interruption::note();
-        let parent = parent_of(directory);
+        let parent = directory_of(directory);
         let folder =
             Builder::new().prefix(PREFIX).tempdir_in(parent).map_err(|error| Error::io(parent, error))?;
         let files = files.into_iter().map(|(name, file)| (folder.path().join(name), file)).collect();
@@ -122,11 +123,4 @@ fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     }
     // No other user may run what is not checked yet.
     OpenOptions::new().write(true).create_new(true).mode(0o700).open(path)?.write_all(bytes)
-}
-
-fn parent_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_asked_for_is_told() {
+    fn what_was_not_asked_for_is_told() {
         let effect =
             Effect { program: "new", touched_pages: 70, cached_pages: Some(148), mapped_pages: Some(129) };
         assert_eq!(

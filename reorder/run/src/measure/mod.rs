@@ -4,17 +4,19 @@
 //! directory and environment; the order of the runs cancels drifts (A B B A …); every run counted as cold was
 //! checked to be cold; the report lists what could not be done.
 //!
-//! Only the program's own file is made cold; its libraries stay as they are, for both alike. Some rounds start each
+//! Only the program's own file is made cold, and libraries that the request names; others stay as they are, for both alike. Some rounds start each
 //! program twice: once normally, and once page by page, to see the 4 KiB text pages that it touches itself.
 //! That count does not depend on read-ahead and fault-around, so it compares layouts on any system.
 //! Pages that only a child touches do not count.
 
 pub mod agreement;
+mod cached_file;
 mod counters;
 mod effects;
 pub mod export;
 mod figures;
 mod inject;
+mod libraries;
 mod page_cache;
 mod report;
 mod run;
@@ -36,6 +38,7 @@ use serde::{Deserialize, Serialize};
 
 pub use effects::Effect;
 pub use figures::{Figure, FigureKind, Figures, Values};
+pub use libraries::LibraryPair;
 pub use report::{MeasureReport, Measurement};
 pub use run::Reach;
 pub use sign_test::Interval;
@@ -45,6 +48,7 @@ pub use warnings::Warning;
 
 use crate::stop_rule::StopRule;
 use figures::Series;
+use libraries::Libraries;
 use page_cache::ProgramFile;
 use reorder_base::error::{Error, Result};
 use reorder_base::hint::Hint;
@@ -83,6 +87,8 @@ pub struct MeasureRequest {
     pub directory: Option<PathBuf>,
     /// Variables that are set for both.
     pub environment: Vec<(OsString, OsString)>,
+    /// Libraries that are measured with them: each program loads copies of its own.
+    pub libraries: Vec<LibraryPair>,
     /// Rounds; every figure is a median over them. At least 1.
     pub rounds: usize,
     /// Whether the page cache is emptied before each run.
@@ -108,6 +114,7 @@ impl Default for MeasureRequest {
             arguments: Vec::new(),
             directory: None,
             environment: Vec::new(),
+            libraries: Vec::new(),
             rounds: 11,
             start: StartKind::Cold,
             confidence: 0.95,
@@ -132,6 +139,7 @@ impl MeasureRequest {
             arguments: &self.arguments,
             directory: self.directory.as_deref(),
             environment: &self.environment,
+            search_path: None,
             watch,
             cold: self.start == StartKind::Cold,
             input: self.input.as_deref(),
@@ -155,6 +163,7 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
     let surroundings = Surroundings::of_this_machine();
     let ends = |file: &ProgramFile| Ok(run::run(&request.launch(file, Watch::Start))?.status);
     let programs = Programs::prepare(request.programs(), request.start == StartKind::Warm, &ends)?;
+    let libraries = Libraries::prepare(&request.libraries)?;
     let mut series: Vec<Series> = programs.indices().map(|_| Series::default()).collect();
     if request.start == StartKind::Warm {
         for index in programs.indices() {
@@ -169,7 +178,7 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
             order.reverse();
         }
         for &index in &order {
-            let outcome = natural_run(request, &programs, index, &mut series[index])?;
+            let outcome = natural_run(request, (&programs, &libraries), index, &mut series[index])?;
             unknowns.mapped = unknowns.mapped.take().or(outcome.mapped_text.as_ref().err().cloned());
             agree(programs.status(), &outcome, programs.shown(index), index > 0)?;
         }
@@ -177,7 +186,7 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
             for &index in &order {
                 // Once pages are unknown the figure is left out, so further rounds would be useless.
                 if unknowns.touched.is_none() {
-                    let touched = touched_pages(request, &programs, index)?;
+                    let touched = touched_pages(request, (&programs, &libraries), index)?;
                     touched
                         .map(|pages| series[index].push(FigureKind::TextPagesTouched, pages))
                         .unwrap_or_else(|unknown| unknowns.touched = Some(unknown));
@@ -260,6 +269,7 @@ pub fn abilities(argument: &str) -> Result<Abilities> {
         arguments: &[OsString::from(argument)],
         directory: None,
         environment: &[],
+        search_path: None,
         watch: Watch::Pages(Reach::OnePage),
         cold: false,
         input: None,
@@ -291,15 +301,17 @@ pub fn read_ahead(path: &Path) -> Result<Option<(u64, PathBuf)>> {
 /// One ordinary run.
 fn natural_run(
     request: &MeasureRequest,
-    programs: &Programs,
+    (programs, libraries): (&Programs, &Libraries),
     index: usize,
     series: &mut Series,
 ) -> Result<Outcome> {
     let file = programs.file(index);
     if programs.cold() {
         file.evict()?;
+        libraries.evict(index)?;
     }
-    let outcome = run::run(&request.launch(file, Watch::Start))?;
+    let search_path = libraries.search_path(index);
+    let outcome = run::run(&Launch { search_path, ..request.launch(file, Watch::Start) })?;
     series.push(FigureKind::MajorFaults, outcome.major_faults as f64);
     series.push(FigureKind::MinorFaults, outcome.minor_faults as f64);
     series.push(FigureKind::WallMilliseconds, outcome.wall.as_secs_f64() * 1e3);
@@ -324,10 +336,11 @@ fn natural_run(
 /// One run whose touched pages are counted. A run that ends differently than the rest did different work.
 fn touched_pages(
     request: &MeasureRequest,
-    programs: &Programs,
+    (programs, libraries): (&Programs, &Libraries),
     index: usize,
 ) -> Result<std::result::Result<f64, Unknown>> {
-    let outcome = run::run(&request.launch(programs.file(index), Watch::Pages(Reach::OnePage)))?;
+    let launch = request.launch(programs.file(index), Watch::Pages(Reach::OnePage));
+    let outcome = run::run(&Launch { search_path: libraries.search_path(index), ..launch })?;
     Ok(match outcome.status == programs.status() {
         true => outcome.watched.map(|pages| pages.mapped.len() as f64),
         false => Err(Unknown::EndsOtherwise(outcome.status)),

@@ -5,12 +5,11 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::statfs::FsType;
 use nix::unistd::{SysconfVar, sysconf};
 
+use super::cached_file::CachedFile;
 use crate::processor;
 use crate::runnable;
 use reorder_base::error::{Error, Result};
@@ -19,19 +18,13 @@ use reorder_image::elf::file::ElfFile;
 use reorder_system::PAGE_BYTES;
 use reorder_system::residence::Residence;
 
-/// Pages that another processor has just touched sit in its private list for a moment and cannot be dropped; a few
-/// short waits are enough, and more would not help a file that another process maps.
-const EVICTION_ATTEMPTS: u32 = 6;
-
 /// The number that statfs(2) gives for ramfs.
 const RAMFS: FsType = FsType(0x8584_58f6);
 
 /// An executable whose page cache can be emptied and inspected.
 #[derive(Debug)]
 pub(super) struct ProgramFile {
-    path: PathBuf,
-    file: File,
-    mapping: Residence,
+    cached: CachedFile,
     text: Vec<Range<u64>>,
 }
 
@@ -49,19 +42,18 @@ fn check_page_size() -> Result<()> {
 impl ProgramFile {
     /// Opens an ELF program.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let io = |error| Error::io(path, error);
         runnable::check(path, RecordedUse::Compare)?;
         processor::check_program(path, RunPurpose::Measure)?;
         check_page_size()?;
-        let file = File::open(path).map_err(io)?;
-        let text = text_ranges(&Residence::map(&file).map_err(io)?).map_err(|error| error.in_file(path))?;
-        // A fresh mapping that is never read: what this process had touched could not be dropped.
-        let mapping = Residence::map(&file).map_err(io)?;
-        Ok(Self { path: path.to_path_buf(), file, mapping, text })
+        let cached = CachedFile::open(path)?;
+        // Read through another mapping than the one that is inspected.
+        let read = Residence::map(cached.file()).map_err(|error| Error::io(path, error))?;
+        let text = text_ranges(&read).map_err(|error| error.in_file(path))?;
+        Ok(Self { cached, text })
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.cached.path()
     }
 
     /// Size of the executable segments.
@@ -69,63 +61,31 @@ impl ProgramFile {
         self.text.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Drops the file from the page cache and tells whether it is really gone.
-    ///
-    /// Pages that another process maps stay, and the kernel answers "resident" for every page of a file that
-    /// another user owns, so `false` may also mean "cannot be known".
+    /// As [`CachedFile::try_evict`].
     pub(super) fn try_evict(&self) -> Result<bool> {
-        // Dirty pages cannot be dropped.
-        self.file.sync_data().map_err(|error| Error::io(&self.path, error))?;
-        for attempt in 0..EVICTION_ATTEMPTS {
-            posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
-                .map_err(|error| Error::io(&self.path, error.into()))?;
-            if self
-                .mapping
-                .resident_pages()
-                .map_err(|error| Error::io(&self.path, error))?
-                .iter()
-                .all(|page| !page)
-            {
-                return Ok(true);
-            }
-            std::thread::sleep(Duration::from_millis(1 << attempt));
-        }
-        Ok(false)
+        self.cached.try_evict()
     }
 
-    /// Empties a page cache that was emptied before.
+    /// As [`CachedFile::evict`].
     pub(super) fn evict(&self) -> Result<()> {
-        if self.try_evict()? {
-            return Ok(());
-        }
-        Err(Error::usage("the page cache cannot be emptied any more: another process started using the file")
-            .in_file(&self.path)
-            .with_hint(Hint::MeasureWarm))
+        self.cached.evict()
     }
 
     /// Text pages in the page cache, by their place in the file.
     pub(super) fn resident_text(&self) -> Result<BTreeSet<u64>> {
-        let resident = self.mapping.resident_pages().map_err(|error| Error::io(&self.path, error))?;
+        let resident = self.cached.resident_pages()?;
         let cached = |page: &u64| resident.get(*page as usize).copied().unwrap_or(false);
         Ok(self.text_page_numbers().filter(cached).map(|page| page * PAGE_BYTES).collect())
     }
 
     /// Drops the pages that loading the program has read in: those that no process has mapped. Whether all text is gone.
     pub(super) fn drop_unmapped_text(&self) -> Result<bool> {
-        for attempt in 0..EVICTION_ATTEMPTS {
-            posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
-                .map_err(|error| Error::io(&self.path, error.into()))?;
-            if self.resident_text()?.is_empty() {
-                return Ok(true);
-            }
-            std::thread::sleep(Duration::from_millis(1 << attempt));
-        }
-        Ok(false)
+        self.cached.drop_until(|| Ok(self.resident_text()?.is_empty()))
     }
 
     /// Whether the file is on a file system that has no disk under its page cache.
     pub(super) fn is_in_memory(&self) -> bool {
-        let Ok(system) = nix::sys::statfs::fstatfs(&self.file) else { return false };
+        let Ok(system) = nix::sys::statfs::fstatfs(self.cached.file()) else { return false };
         [nix::sys::statfs::TMPFS_MAGIC, RAMFS].contains(&system.filesystem_type())
     }
 
@@ -136,7 +96,7 @@ impl ProgramFile {
 
     /// Bytes that the kernel reads at once from the device under this file, and where it says so.
     pub(super) fn read_ahead(&self) -> Option<(u64, PathBuf)> {
-        read_ahead(&self.file)
+        read_ahead(self.cached.file())
     }
 }
 

@@ -110,9 +110,9 @@ fn row(figure: &Figure) -> Vec<String> {
 /// All scenarios in all kinds of start.
 #[derive(Clone, Debug, Serialize)]
 pub struct MeasureReport {
-    /// The machine.
+    /// The system.
     pub surroundings: Surroundings,
-    /// Warnings about all figures of this machine.
+    /// Warnings about all figures of this system.
     pub warnings: Vec<Warning>,
     /// In the order of scenarios; of each the cold starts first.
     pub measurements: Vec<Measurement>,
@@ -136,7 +136,7 @@ impl Report for MeasureReport {
             measurement.warnings.iter().for_each(|warning| push_warning(&mut text, warning));
             text.push('\n');
         }
-        text.push_str(&format!("machine: {}\n", self.surroundings.text()));
+        text.push_str(&format!("system: {}\n", self.surroundings.text()));
         self.warnings.iter().for_each(|warning| push_warning(&mut text, warning));
         text
     }

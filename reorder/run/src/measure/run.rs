@@ -21,6 +21,7 @@ use super::counters::{Counted, Counters};
 use super::page_cache::ProgramFile;
 use super::tracee;
 use super::unknown::Unknown;
+use crate::loaded_libraries::SEARCH_PATH;
 use crate::start_directory;
 use crate::start_failure;
 use crate::stop_rule::{StopRule, Stopper, Wish};
@@ -59,6 +60,8 @@ pub(super) struct Launch<'request> {
     pub(super) arguments: &'request [OsString],
     pub(super) directory: Option<&'request Path>,
     pub(super) environment: &'request [(OsString, OsString)],
+    /// Where the loader looks for libraries first.
+    pub(super) search_path: Option<&'request OsStr>,
     pub(super) watch: Watch,
     /// Whether no page of the text may be in the page cache when the first instruction runs. Pages watched in a warm
     /// start leave the cache as it is.
@@ -110,6 +113,7 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Outcome> {
     let mut command = Command::new(std::path::absolute(path).map_err(|error| Error::io(path, error))?);
     command.arg0(launch.name).args(launch.arguments);
     command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
+    command.envs(launch.search_path.map(|path| (SEARCH_PATH, path)));
     if let Some(directory) = launch.directory {
         command.current_dir(directory);
     }

@@ -18,7 +18,7 @@ pub struct Interval {
 /// The interval of the median of the population that `values` are from; `None` when they are too few for `confidence`
 /// (a share of 1), see [`values_needed`].
 #[must_use]
-pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
+pub(crate) fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     let count = values.len();
     // The largest number of values beyond each end: both tails together may hold 1 - confidence.
     let beyond =
@@ -48,7 +48,7 @@ pub fn values_needed(confidence: f64) -> usize {
 
 /// The least number with which [`median_interval`] answers: an interval has two ends.
 #[must_use]
-pub fn values_needed_for_interval(confidence: f64) -> usize {
+pub(crate) fn values_needed_for_interval(confidence: f64) -> usize {
     values_needed(f64::midpoint(1.0, confidence))
 }
 

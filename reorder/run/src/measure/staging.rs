@@ -96,7 +96,7 @@ fn all_evictable(files: &[ProgramFile]) -> Result<bool> {
 
 /// Next to the new program, whose directory is writable and more likely on a real disk than the system's temporary
 /// directory; else in the latter.
-fn private_directory(new: &Path) -> Result<TempDir> {
+pub(super) fn private_directory(new: &Path) -> Result<TempDir> {
     let beside = new.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".reorder-measure-");

@@ -36,7 +36,7 @@ impl Sample {
 
     /// Values too far from the median for the spread of the others: ten deviations, or without any deviation half of the
     /// median.
-    pub fn outliers(&self) -> usize {
+    pub(crate) fn outliers(&self) -> usize {
         let far = if self.deviation > 0.0 { 10.0 * self.deviation } else { self.median.abs() / 2.0 };
         self.values.iter().filter(|value| (**value - self.median).abs() > far).count()
     }
@@ -73,18 +73,6 @@ impl Comparison {
         // Twice the summed deviations is about 2.7 standard deviations of a normal distribution for each side.
         let is_clear = (old.median - new.median).abs() > 2.0 * (old.deviation + new.deviation);
         Some(Self { old, new, ratio, is_clear })
-    }
-
-    /// Whether the new program needs over `percent` per cent more than the old one, as the median of pairs, with this
-    /// `confidence` (a share of 1, such as 0.95).
-    ///
-    /// `Some(false)` means that no difference was shown, not that there is none. `None`: there are too few rounds to show
-    /// one; see [`sign_test::values_needed`].
-    #[must_use]
-    pub fn is_worse_by(&self, percent: f64, confidence: f64) -> Option<bool> {
-        // Without a division: counts are whole numbers, and a tie must be one.
-        let beyond: Vec<f64> = self.pairs().map(|(old, new)| (new - old) * 100.0 - old * percent).collect();
-        sign_test::is_above_zero(&beyond, confidence)
     }
 
     /// The interval of the median change of a pair, in per cent; `None` with too few rounds, or if an old value is zero.
@@ -152,18 +140,19 @@ mod tests {
         }
 
         #[test]
-        fn worse_by_more_is_worse_by_less(
-            pairs in prop::collection::vec((1_u8..50, 1_u8..50), 5..12), percent in -50_i8..100, more in 0_u8..100,
+        fn an_end_of_an_interval_is_a_bound(
+            pairs in prop::collection::vec((1_u8..50, 1_u8..50), 5..12), percent in -50_i8..100,
         ) {
             let (old, new): (Vec<f64>, Vec<f64>) =
                 pairs.into_iter().map(|(old, new)| (f64::from(old), f64::from(new))).unzip();
             let comparison = Comparison::of(&old, &new).expect("values");
-            let worse = |percent| comparison.is_worse_by(percent, 0.9).expect("enough rounds");
             let percent = f64::from(percent);
-            prop_assert!(!worse(percent + f64::from(more)) || worse(percent));
+            let beyond: Vec<f64> =
+                comparison.pairs().map(|(old, new)| (new - old) * 100.0 - old * percent).collect();
+            let is_worse = sign_test::is_above_zero(&beyond, 0.9).expect("enough rounds");
             let interval = comparison.change_interval_percent(0.8).expect("enough rounds");
             // One end of the interval for 80 % is a bound for 90 %.
-            prop_assert_eq!(worse(percent), interval.low > percent + 1e-9, "{:?}", interval);
+            prop_assert_eq!(is_worse, interval.low > percent + 1e-9, "{:?}", interval);
         }
     }
 
@@ -179,13 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_needs_rounds_and_agreement() {
-        let three = Comparison::of(&[10.0; 3], &[20.0; 3]).expect("values");
-        assert_eq!(three.is_worse_by(2.0, 0.95), None);
-        let five = Comparison::of(&[10.0; 5], &[20.0; 5]).expect("values");
-        assert_eq!((five.is_worse_by(99.0, 0.95), five.is_worse_by(100.0, 0.95)), (Some(true), Some(false)));
-        let mixed = Comparison::of(&[10.0; 5], &[20.0, 20.0, 9.0, 20.0, 20.0]).expect("values");
-        assert_eq!(mixed.is_worse_by(2.0, 0.95), Some(false));
+    fn an_interval_needs_old_values_above_zero() {
         assert_eq!(Comparison::of(&[0.0; 9], &[1.0; 9]).expect("values").change_interval_percent(0.95), None);
     }
 

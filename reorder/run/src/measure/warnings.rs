@@ -42,13 +42,13 @@ impl Warning {
     }
 }
 
-/// Warnings about all times of a machine.
+/// Warnings about all times of a system.
 pub(super) fn of_machine(surroundings: &Surroundings) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if surroundings.is_busy() {
         warnings.push(Warning::noise(
             format!(
-                "other processes keep the machine busy (load {:.1} on {} processors)",
+                "other processes keep the system busy (load {:.1} on {} processors)",
                 surroundings.load_average.unwrap_or_default(),
                 surroundings.processors
             ),
@@ -193,7 +193,7 @@ fn noise(request: &MeasureRequest, measurement: &Measurement) -> Vec<Warning> {
     if outliers > 0 {
         warnings.push(Warning::noise(
             format!("{outliers} of {} times are far from the others", request.rounds * samples.len()),
-            "something else used the machine meanwhile; medians hardly change, ranges do",
+            "other programs loaded the system during the measurement: that widens ranges and hardly moves medians",
             (request.wording)(&Hint::RunsOrQuiet(more)),
         ));
     }

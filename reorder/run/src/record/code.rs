@@ -10,8 +10,9 @@ use std::sync::Arc;
 use super::image::TracedImage;
 use reorder_base::address::Address;
 use reorder_image::basic_blocks::{Outline, outline};
+use reorder_image::code_digest::CodeDigest;
 use reorder_system::arch;
-use reorder_trace::{CodeDigest, RecordedBlock, RecordedBlocks};
+use reorder_trace::{RecordedBlock, RecordedBlocks};
 
 /// An instruction of an image that carries or carried a breakpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -50,11 +50,10 @@ pub use known_code::LittleKnown;
 use known_code::MAX_UNKNOWN_PERCENT;
 pub use launch::find_program;
 pub use output::{TraceDirectory, next_run, replace_recordings, write_traces};
-pub use reorder_system::terminal::leave_interrupts_to_program;
 use session::Session;
 pub use statistics::Statistics;
 
-pub use reorder_system::stops::Ending;
+use reorder_system::stops::Ending;
 
 /// What to record.
 #[derive(Clone, Debug, Default)]

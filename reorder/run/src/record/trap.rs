@@ -34,14 +34,14 @@ impl Session<'_> {
     /// Removes the breakpoint that `task` has hit, if it is ours.
     pub(super) fn trap(&mut self, task: Pid) -> Served<Trap> {
         let arrived = Instant::now();
-        let (address, is_behind_another) = match arch::breakpoint_hit(task)? {
+        let (address, is_after_another) = match arch::breakpoint_hit(task)? {
             Some(address) => (address, false),
             // The system keeps one SIGTRAP at a time: a blocked one of the program also stands for ours.
             None => (arch::possible_hit(task)?, true),
         };
         let is_hit = |space: &AddressSpace| {
             let is_executed = || arch::IS_PAST_BREAKPOINT || self.own_traps.is_taken_away(task);
-            !is_behind_another || space.has_breakpoint(address) && is_executed()
+            !is_after_another || space.has_breakpoint(address) && is_executed()
         };
         let hit = self.tasks.space(task).and_then(|shared| {
             let space = shared.borrow();
@@ -53,7 +53,7 @@ impl Session<'_> {
         let first = space.recording.borrow_mut().hit(hit.image, hit.place);
         space.disarm(self.images, hit)?;
         arch::go_on_at(task, address)?;
-        if is_behind_another {
+        if is_after_another {
             system_calls::let_trap_wait(task)?;
         }
         space.restore_own_trap(task, &mut self.own_traps)?;

@@ -69,8 +69,8 @@ pub struct MeasureArguments {
     time_limit: u64,
     #[command(flatten)]
     exports: ExportArguments,
-    /// Compare the text pages that the trace of this run predicts with those that it actually touches; with NEW, those of NEW,
-    /// by a trace of PROGRAM
+    /// Compare the text pages that the trace of this run predicts with those that the run actually touches; with NEW, the run is
+    /// one of NEW and the trace one of PROGRAM
     #[arg(
         long,
         requires = "program",

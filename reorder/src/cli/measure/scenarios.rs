@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::MeasureArguments;
 use crate::cli::context::Context;
+use crate::cli::ending_args::{scenario_input, scenario_rule};
 use crate::cli::scenarios_input::Configured;
 use reorder_base::error::{Error, Result};
 use reorder_layout::configuration::ScenarioTable;
@@ -33,7 +34,7 @@ pub(super) fn starts(
         return Ok((vec![request], configured.file.path));
     }
     let common = arguments.request(PathBuf::new(), None)?;
-    let start = |(name, table): (&String, &ScenarioTable)| -> Option<MeasureRequest> {
+    let start = |(name, table): (&String, &ScenarioTable)| -> Option<Result<MeasureRequest>> {
         let program = match (&arguments.program, &table.program) {
             (Some(program), _) => find_program(program),
             (None, Some(program)) => located_program(program, &configured),
@@ -43,27 +44,37 @@ pub(super) fn starts(
         let base = MeasureRequest { new: new.clone(), old: program, ..common.clone() };
         Some(request_of(name, table, &configured, arguments.runs, &base))
     };
-    let starts: Vec<MeasureRequest> = named.into_iter().filter_map(start).collect();
+    let starts: Vec<MeasureRequest> = named.into_iter().filter_map(start).collect::<Result<_>>()?;
     if starts.is_empty() { Err(nothing_to_measure()) } else { Ok((starts, configured.file.path)) }
 }
 
-/// `base` for the scenario called `name`: `runs` of the command line override those of the file.
+/// `base` for the scenario called `name`: what the command line says of runs, input and ending overrides the file.
+///
+/// # Errors
+/// An input file that cannot be read, or an invalid `stop-after` or `until`.
 pub(crate) fn request_of(
     name: &str,
     table: &ScenarioTable,
     configured: &Configured,
     runs: Option<usize>,
     base: &MeasureRequest,
-) -> MeasureRequest {
+) -> Result<MeasureRequest> {
     let variables = table.environment.iter();
-    MeasureRequest {
+    let stop = if base.stop.is_set() { base.stop.clone() } else { scenario_rule(name, table, configured)? };
+    let input = match &base.input {
+        Some(input) => Some(input.clone()),
+        None => scenario_input(table, configured)?,
+    };
+    Ok(MeasureRequest {
+        input,
+        stop,
         scenario: name.to_owned(),
         arguments: table.arguments.iter().map(OsString::from).collect(),
         directory: table.directory.as_ref().map(|directory| configured.file.located(directory)),
         environment: variables.map(|(name, value)| (name.into(), value.into())).collect(),
         rounds: runs.or(table.runs).or(configured.document.measure.runs).unwrap_or(base.rounds),
         ..base.clone()
-    }
+    })
 }
 
 /// The requested scenarios, otherwise all, by name.

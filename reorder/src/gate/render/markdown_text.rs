@@ -6,11 +6,11 @@
 use reorder_report::visible::visible_start;
 
 /// Longer names are cut: some of C++ have tens of thousands of characters.
-const LONGEST: usize = 200;
+const MAX_LENGTH: usize = 200;
 
 /// `text` as words, also within tables.
 pub(super) fn words(text: &str) -> String {
-    let text = visible_start(text, LONGEST);
+    let text = visible_start(text, MAX_LENGTH);
     let mut escaped = String::with_capacity(text.len() + 8);
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
@@ -39,7 +39,7 @@ fn is_harmless(character: char) -> bool {
 
 /// `text` as code; not for tables, where a bar would end the cell.
 pub(super) fn code(text: &str) -> String {
-    let text = visible_start(text, LONGEST);
+    let text = visible_start(text, MAX_LENGTH);
     if text.is_empty() {
         return "(no name)".to_owned();
     }

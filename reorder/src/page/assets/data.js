@@ -187,7 +187,7 @@ class Program {
     this.text = columns.text;
     this.sizes = Float64Array.from(columns.sizes);
     this.old = new Layout(accumulate(columns.starts), this.sizes, columns.text);
-    this.new = summary.new_image === undefined ? null : this.unpackNew(columns.new_starts);
+    this.new = summary.new_image === undefined ? null : this.unpackNew(columns);
     this.scenariosOf = Uint32Array.from(columns.scenarios_of);
     this.all = new Start(columns.all);
     this.scenarios = columns.scenarios.map((scenario) => new Start(scenario));
@@ -203,14 +203,22 @@ class Program {
     this.rawNames = null;
   }
 
-  unpackNew(differences) {
-    const starts = new Float64Array(differences.length);
+  /** Another build has sizes and ranges of code of its own. */
+  unpackNew(columns) {
+    const isBuild = summary.other_build !== undefined;
+    const sizes = isBuild ? Float64Array.from(columns.new_sizes) : this.sizes;
+    const starts = new Float64Array(columns.new_starts.length);
     let end = 0;
     for (let index = 0; index < starts.length; index++) {
-      starts[index] = end + differences[index];
-      end = starts[index] + this.sizes[index];
+      starts[index] = end + columns.new_starts[index];
+      end = starts[index] + sizes[index];
     }
-    return new Layout(starts, this.sizes, this.text);
+    return new Layout(starts, sizes, isBuild ? columns.new_text : this.text);
+  }
+
+  /** The address in the second image, if the function is in it. */
+  newAddress(index) {
+    return this.sizes[index] > 0 && this.new.sizes[index] === 0 ? null : this.address(this.new.starts[index]);
   }
 
   start(scenario) {

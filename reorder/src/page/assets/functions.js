@@ -73,7 +73,7 @@ class FunctionTable {
       { key: "old", title: program.new ? "Before" : "Address", value: (index) => program.old.starts[index], cell: (index) => program.address(program.old.starts[index]), isCode: true },
     ];
     if (program.new) {
-      columns.push({ key: "new", title: "After", value: (index) => program.new.starts[index], isCode: true, cell: (index) => program.address(program.new.starts[index]) });
+      columns.push({ key: "new", title: "After", value: (index) => program.new.starts[index], isCode: true, cell: (index) => program.newAddress(index) ?? "–" });
     }
     columns.push(
       { key: "scenarios", title: "Scenarios", value: (index) => program.scenariosOf[index], cell: (index) => (program.scenariosOf[index] ? String(program.scenariosOf[index]) : "–"), startsDescending: true },
@@ -267,7 +267,7 @@ class FunctionTable {
         element("div", { class: "tip-title name" }, program.name(index)),
         raw ? element("div", { class: "raw" }, raw) : "",
         element("div", {}, `${grouped(program.sizes[index])} bytes at ${program.address(program.old.starts[index])}` +
-          (program.new ? `, after at ${program.address(program.new.starts[index])}` : "")),
+          (program.new ? (program.newAddress(index) ? `, after at ${program.newAddress(index)}` : ", not in the other build") : "")),
         element("div", {}, rank ? `runs as function ${grouped(rank)} of ${grouped(this.start.order.length)}` : "does not run here"),
         runs.length ? element("div", { class: "faint" }, `in ${runs.slice(0, 6).join(", ")}${runs.length > 6 ? ` and ${runs.length - 6} more` : ""}`) : "",
         program.pinOf[index]

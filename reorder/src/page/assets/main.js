@@ -94,12 +94,12 @@ function update() {
   showSet();
   if (!program) return;
   const start = program.start(state.scenario);
-  const pages = pagesOf(summary.models[state.model].page_bytes);
+  const pageBytes = summary.models[state.model].page_bytes;
   const reach = summary.models[state.model].bytes_per_fault;
-  byId("map-explained").textContent = `Each cell is ${bytesText(pages.size)} of the text, in the order of addresses. The run touches the ` +
-    `coloured ones; ${reach > pages.size ? `one fault brings up to ${bytesText(reach)}` : "each of them costs it a fault"}.`;
+  byId("map-explained").textContent = `Each cell is ${bytesText(pageBytes)} of the text, in the order of addresses. The run touches the ` +
+    `coloured ones; ${reach > pageBytes ? `one fault brings up to ${bytesText(reach)}` : "each of them costs it a fault"}.`;
   byId("not-drawn").hidden = start.isDrawn;
-  maps.forEach((map) => map.update(pages, start, state.by, program.scenarios.length));
+  maps.forEach((map) => map.update(pagesOf(map.layout, pageBytes), start, state.by, program.scenarios.length));
   byId("map-union").textContent = unionText();
   // Without times there is one axis only. Curves exist for the first scenarios only.
   const axis = start.hasTimes ? state.axis : "functions";
@@ -137,9 +137,12 @@ function curveNote(start, axis) {
 
 const knownPages = new Map();
 
-function pagesOf(size) {
-  if (!knownPages.has(size)) knownPages.set(size, new Pages(program.text, size));
-  return knownPages.get(size);
+/** The pages of a layout; two builds have different ones. */
+function pagesOf(layout, size) {
+  if (!knownPages.has(layout.text)) knownPages.set(layout.text, new Map());
+  const bySize = knownPages.get(layout.text);
+  if (!bySize.has(size)) bySize.set(size, new Pages(layout.text, size));
+  return bySize.get(size);
 }
 
 /** Repaints after a change of colours. */

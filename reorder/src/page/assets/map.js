@@ -67,7 +67,7 @@ class PageMap {
     this.columns = columns;
     this.rows = Math.ceil(count / columns);
     this.cell = Math.min(LARGEST_CELL, this.width / columns);
-    // The box shrinks to a small text; both maps have as many pages and the same height.
+    // The box shrinks to a small text; both maps of one build have as many pages and the same height.
     if (this.cell === LARGEST_CELL && this.rows * this.cell < height) {
       this.box.style.height = `${Math.max(SMALLEST_BOX, this.rows * this.cell)}px`;
     }

@@ -50,6 +50,7 @@ function showFacts() {
     [grouped(summary.functions), "functions"],
     [grouped(summary.functions_run), `run at startup, ${share(summary.functions_run, summary.functions)}`],
     ...(isCompared ? [[grouped(summary.functions_moved), "have moved"]] : []),
+    ...(summary.other_build ? [[grouped(summary.other_build.missing), "that run are not in the other build"]] : []),
     ...(summary.pins.unknown_because ? [] : [[grouped(summary.pins.functions), "cannot be moved"]]),
     [share(found, summary.coverage.events), `of ${grouped(summary.coverage.events)} traced events found`],
   ];

@@ -209,7 +209,8 @@ fn check_replaceable(
 }
 
 /// The directory that holds `path`; `.` for a bare name.
-fn directory_of(path: &Path) -> &Path {
+#[must_use]
+pub fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

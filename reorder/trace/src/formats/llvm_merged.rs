@@ -9,7 +9,7 @@ use super::llvm_raw::advice::REBUILD;
 use crate::{Event, Evidence, Location, Name, NameHash, Note, Trace};
 
 /// `--temporal-profile-max-trace-length` unless given.
-pub(crate) const DEFAULT_LONGEST_TRACE: usize = 10_000;
+pub(crate) const DEFAULT_MAX_TRACE: usize = 10_000;
 
 /// `--temporal-profile-trace-reservoir-size` unless given.
 pub(crate) const DEFAULT_RESERVOIR: usize = 100;
@@ -35,11 +35,11 @@ pub(super) fn limits(lengths: &[usize], stream_size: u64) -> Vec<Note> {
             "keep all: llvm-profdata merge --temporal-profile-trace-reservoir-size={stream_size} *.profraw -o all.profdata; or give the .profraw files themselves"
         )));
     }
-    let cut = lengths.iter().filter(|&&length| length == DEFAULT_LONGEST_TRACE).count();
+    let cut = lengths.iter().filter(|&&length| length == DEFAULT_MAX_TRACE).count();
     if cut > 0 {
         notes.push(
             Note::new(format!(
-                "{} of exactly {DEFAULT_LONGEST_TRACE} functions: LLVM cuts traces there, what ran later is missing",
+                "{} of exactly {DEFAULT_MAX_TRACE} functions: LLVM cuts traces there, what ran later is missing",
                 traces(cut)
             ))
             .with_hint(

@@ -21,13 +21,13 @@ use reorder_base::numbers::hexadecimal;
 /// What the run-time library writes.
 const WRITTEN: usize = 524_288;
 /// The whole buffer of the program.
-const LARGEST: usize = 1 << 20;
+const MAX_SIZE: usize = 1 << 20;
 /// Nine of ten hashes and more are at least this; addresses and counts are not.
 const LARGE: u64 = 1 << 56;
 
 /// Whether it is an array of hashes with zeros after them, or as large as every buffer is.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
-    if !bytes.len().is_multiple_of(8) || bytes.len() > LARGEST {
+    if !bytes.len().is_multiple_of(8) || bytes.len() > MAX_SIZE {
         return false;
     }
     let used = used(bytes);

@@ -96,7 +96,7 @@ impl<'data> NameIndex<'data> {
 
     /// The one function of several called `name` that has this size; `functions` are those of the index. Instances of one
     /// generic function in many objects share their names, and most differ in size.
-    pub fn find_sized(&self, name: &[u8], size: u64, functions: &FunctionTable<'_>) -> Found {
+    pub(crate) fn find_sized(&self, name: &[u8], size: u64, functions: &FunctionTable<'_>) -> Found {
         let name = name.strip_prefix(b"\x01").unwrap_or(name);
         let sized = self.sized.get_or_init(|| {
             let key = |&(name, function): &(&'data [u8], FunctionIndex)| {

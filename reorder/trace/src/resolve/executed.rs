@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Serialize;
 
 use super::ResolvedTrace;
-use crate::{CodeDigest, RecordedBlock, RecordedBlocks};
+use crate::{RecordedBlock, RecordedBlocks};
 use reorder_image::basic_blocks::{LoadedBytes, Outline, functions_apart, outline};
+use reorder_image::code_digest::CodeDigest;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 

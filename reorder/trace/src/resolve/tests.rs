@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{BlockAccount, ExecutedBlock, ResolvedTrace, WholeReason, executed_blocks, resolve};
-use crate::{CodeDigest, Event, ImageIdentity, Location, RecordedBlock, RecordedBlocks, Trace};
+use crate::{Event, ImageIdentity, Location, RecordedBlock, RecordedBlocks, Trace};
 use reorder_image::basic_blocks::{LoadedBytes, Outline, outline};
+use reorder_image::code_digest::CodeDigest;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};

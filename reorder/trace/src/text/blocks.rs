@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::{CodeDigest, RecordedBlock, RecordedBlocks, Trace};
+use crate::{RecordedBlock, RecordedBlocks, Trace};
 use reorder_base::numbers::{decimal, prefixed_hexadecimal};
+use reorder_image::code_digest::CodeDigest;
 
 /// What follows the `#` of such a line. To a reader that knows no blocks it is a comment.
 pub(super) const CONTINUATION: &[u8] = b"+";

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::{CodeDigest, FunctionDigest, Trace};
+use crate::Trace;
+use reorder_image::code_digest::{CodeDigest, FunctionDigest};
 
 /// What follows the `#` of such a line. To a reader that knows no digests it is a comment.
 pub(super) const CONTINUATION: &[u8] = b"=";

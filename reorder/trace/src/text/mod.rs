@@ -32,7 +32,7 @@
 //! * A line that begins with `#+` belongs to the event before it: the basic blocks of that function that ran, in order of
 //!   first execution. Each is its distance from the function's start (hexadecimal), `+`, its size in bytes, `@`,
 //!   nanoseconds since the program was executed. The word before them tells which code they are blocks of
-//!   ([`CodeDigest`](crate::CodeDigest)): in a function with another digest they mean nothing. `blocks` is how many the
+//!   ([`CodeDigest`](reorder_image::code_digest::CodeDigest)): in a function with another digest they mean nothing. `blocks` is how many the
 //!   trace has. A function without such a line ran, but which of its blocks is not known. Readers that know no blocks
 //!   take these lines for comments.
 //! * Instead of a function's first address, `inside:0x…` is some address in it, `runtime:0x…` one in the process,

@@ -9,10 +9,11 @@ use layout_algos::sample::{Identity, Priority};
 
 use super::{read, write, write_all};
 use crate::{
-    CodeDigest, Draw, Event, Evidence, FunctionDigest, ImageIdentity, Location, Name, NameHash, Reading,
-    RecordedBlock, RecordedBlocks, Strata, Trace,
+    Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Reading, RecordedBlock, RecordedBlocks,
+    Strata, Trace,
 };
 use reorder_base::address::{Address, RuntimeAddress};
+use reorder_image::code_digest::{CodeDigest, FunctionDigest};
 
 fn event() -> impl Strategy<Value = Event> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..12);
@@ -107,7 +108,7 @@ fn errors_name_line_and_offset() {
 }
 
 #[test]
-fn samples_that_nobody_drew_are_refused() {
+fn samples_that_no_merge_drew_are_refused() {
     let read = |headers: &str| read(format!("# reorder trace 1\n{headers}- 0x10 - -\n").as_bytes());
     let identity = "# identity: 00000000000000000000000000000001\n";
     for (headers, fault) in [

@@ -6,8 +6,8 @@
 //! add x0, x1, x0                    ; stored, returned or passed on: what calls it is elsewhere
 //! ```
 //!
-//! Values are followed through the words in order. That ignores control flow: a register can be taken for what another path
-//! left there, so a table that is found is only where numbers have to be looked at, and what they lead to decides.
+//! Values are followed through the instructions in address order, without control flow: a register may seem to hold what
+//! another path left there. So a table that is found only says which numbers to check; where they lead decides.
 
 use super::dispatch::{ComputedSum, Named};
 use super::effects::effects;
@@ -131,7 +131,8 @@ fn value_of(
     }
     if let Some(width) = loaded_width(word) {
         return match base? {
-            // A slot with an address and a word of a table look the same; words that are added are of one of four bytes.
+            // A load of eight bytes at a constant offset is taken for a slot that holds an address: a word of a table would look
+            // the same, but tables that are read in this way have words of four bytes.
             Held::Address(Named::Here(page)) if width == 8 && word & 0xffc0_0000 == 0xf940_0000 => {
                 let slot = page.wrapping_add(page_offset(word)?);
                 Some(Held::Address(constant(slot).map_or(Named::Through(slot), Named::Here)))

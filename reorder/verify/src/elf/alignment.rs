@@ -21,7 +21,7 @@ const FOR_SPEED: u64 = 16;
 const MAX_ALIGNMENT: u64 = 4096;
 
 /// The share of a section's functions that counts as most of them: numerator, denominator.
-const MOST: (usize, usize) = (3, 4);
+const COMMON_SHARE: (usize, usize) = (3, 4);
 
 /// The alignment that functions of the old image may rely on, by section; outside of these, only parity.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +65,7 @@ impl SectionAlignment {
         let functions = &starts[first..end];
         let is_common = |level: &u64| {
             let aligned = functions.iter().filter(|function| function.old_start.0.is_multiple_of(*level));
-            aligned.count() * MOST.1 >= functions.len() * MOST.0
+            aligned.count() * COMMON_SHARE.1 >= functions.len() * COMMON_SHARE.0
         };
         let common = [FOR_SPEED, 8, 4, 2].into_iter().find(is_common).unwrap_or(1);
         Self { range, stated: section.alignment.clamp(1, MAX_ALIGNMENT), common }

@@ -4,6 +4,8 @@
 //! first byte also says which of symbol, type and addend follow. Numbers are in LEB128. Source: LLVM's description of the
 //! format; its section type is provisional.
 
+use crate::bytes::{signed_leb128, unsigned_leb128};
+
 /// `sh_type`, as LLVM 19 to 22 write it.
 pub(crate) const SHT_CREL: u32 = 0x4000_0014;
 
@@ -70,31 +72,12 @@ impl Reader<'_> {
         Some(byte)
     }
 
-    /// The number and its width in bits.
-    fn number(&mut self) -> Option<(u64, u32, u8)> {
-        const LONGEST: u32 = 70;
-        let (mut value, mut shift) = (0u64, 0u32);
-        loop {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-            shift += 7;
-            if byte & 0x80 == 0 {
-                return Some((value, shift, byte));
-            }
-            if shift >= LONGEST {
-                return None;
-            }
-        }
-    }
-
     fn unsigned(&mut self) -> Option<u64> {
-        self.number().map(|(value, _, _)| value)
+        unsigned_leb128(self.bytes, &mut self.position)
     }
 
     fn signed(&mut self) -> Option<i64> {
-        let (value, bits, last) = self.number()?;
-        let is_negative = last & 0x40 != 0 && bits < 64;
-        Some((if is_negative { value | u64::MAX << bits } else { value }) as i64)
+        signed_leb128(self.bytes, &mut self.position)
     }
 }
 

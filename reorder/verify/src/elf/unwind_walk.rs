@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::bytes::{displacement_at, u32_at, u64_at};
+use crate::bytes::{displacement_at, u32_at, u64_at, unsigned_leb128};
 use crate::elf::view::SectionView;
 use reorder_base::error::{Error, Result};
 
@@ -228,19 +228,4 @@ fn encoded_pointer(record: &[u8], cursor: &mut usize, encoding: u8, address: u64
 fn relative_field(record: &[u8], encoding: u8, place: Range<usize>) -> Option<(usize, usize)> {
     let is_null = record.get(place.clone())?.iter().all(|byte| *byte == 0);
     (encoding & 0x70 == 0x10 && !is_null).then_some((place.start, place.len()))
-}
-
-/// Reads one LEB128 number of at most ten bytes and ignores bits beyond the 64th, as unwinders do. `bytes::read_uleb128`
-/// rejects such numbers; here they must pass, because signed numbers, of which only the length matters, are skipped with it.
-pub(crate) fn unsigned_leb128(record: &[u8], cursor: &mut usize) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let byte = *record.get(*cursor)?;
-        *cursor += 1;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }

@@ -5,6 +5,7 @@
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
+use super::super::bytes::big_endian_u32_at;
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, Part, padded};
@@ -18,7 +19,7 @@ const ENTITLEMENTS_DER: u32 = 7;
 
 /// A parsed signature.
 struct Signature<'data> {
-    /// As many as it states.
+    /// As many bytes as its length field states.
     bytes: &'data [u8],
     /// Where each blob lies in it.
     places: Vec<(usize, usize)>,
@@ -26,28 +27,26 @@ struct Signature<'data> {
     blobs: Vec<(u32, &'data [u8])>,
 }
 
-/// The big-endian word at `at`.
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
-}
-
 impl<'data> Signature<'data> {
     fn read(bytes: &'data [u8]) -> Option<Self> {
-        let length = word(bytes, 4)? as usize;
+        let length = big_endian_u32_at(bytes, 4)? as usize;
         let bytes = bytes.get(..length)?;
-        if word(bytes, 0)? != SUPER_BLOB {
+        if big_endian_u32_at(bytes, 0)? != SUPER_BLOB {
             return None;
         }
-        let count = word(bytes, 8)? as usize;
+        let count = big_endian_u32_at(bytes, 8)? as usize;
         if count > length / 8 {
             return None;
         }
         let mut blobs = Vec::with_capacity(count);
         let mut places = Vec::with_capacity(count);
         for index in 0..count {
-            let (slot, offset) = (word(bytes, 12 + index * 8)?, word(bytes, 16 + index * 8)? as usize);
+            let (slot, offset) = (
+                big_endian_u32_at(bytes, 12 + index * 8)?,
+                big_endian_u32_at(bytes, 16 + index * 8)? as usize,
+            );
             let blob = bytes.get(offset..)?;
-            let blob = blob.get(..word(blob, 4)? as usize)?;
+            let blob = blob.get(..big_endian_u32_at(blob, 4)? as usize)?;
             blobs.push((slot, blob));
             places.push((offset, offset + blob.len()));
         }
@@ -96,21 +95,23 @@ impl<'data> Directory<'data> {
     fn read(bytes: &'data [u8]) -> Option<Self> {
         let directory = Self {
             bytes,
-            hashes: word(bytes, 16)? as usize,
-            special: word(bytes, 24)? as usize,
-            pages: word(bytes, 28)? as usize,
-            limit: word(bytes, 32)? as usize,
+            hashes: big_endian_u32_at(bytes, 16)? as usize,
+            special: big_endian_u32_at(bytes, 24)? as usize,
+            pages: big_endian_u32_at(bytes, 28)? as usize,
+            limit: big_endian_u32_at(bytes, 32)? as usize,
             page_shift: u32::from(*bytes.get(39)?),
         };
         let is_sha256 = *bytes.get(36)? == HASH as u8 && *bytes.get(37)? == 2;
         let room = directory.pages.checked_mul(HASH)?.checked_add(directory.hashes)?;
         let is_whole = room <= bytes.len() && directory.special.checked_mul(HASH)? <= directory.hashes;
-        let is_sound = word(bytes, 0)? == DIRECTORY && is_sha256 && (12..=16).contains(&directory.page_shift);
+        let is_sound = big_endian_u32_at(bytes, 0)? == DIRECTORY
+            && is_sha256
+            && (12..=16).contains(&directory.page_shift);
         (is_whole && is_sound).then_some(directory)
     }
 
     fn identifier(&self) -> Option<&'data [u8]> {
-        let name = self.bytes.get(word(self.bytes, 20)? as usize..)?;
+        let name = self.bytes.get(big_endian_u32_at(self.bytes, 20)? as usize..)?;
         name.split(|&byte| byte == 0).next()
     }
 
@@ -121,7 +122,7 @@ impl<'data> Directory<'data> {
         const HEADER: usize = 88;
         const AD_HOC: u32 = 2;
         const LINKER_SIGNED: u32 = 0x2_0000;
-        let flags = |directory: &Self| word(directory.bytes, 12).unwrap_or(0);
+        let flags = |directory: &Self| big_endian_u32_at(directory.bytes, 12).unwrap_or(0);
         let platform = |directory: &Self| directory.bytes.get(38).copied();
         let may_be_of_linker = self.special == 0 && old.is_none_or(|old| flags(old) & LINKER_SIGNED != 0);
         let is_ad_hoc = flags(self) == AD_HOC || flags(self) == AD_HOC | LINKER_SIGNED && may_be_of_linker;
@@ -129,9 +130,9 @@ impl<'data> Directory<'data> {
         let plain = [0, 0, 0, 0, 0, 0, 0, u8::from(is_program)];
         let segment_flags = self.bytes.get(80..HEADER);
         let old_flags = old.filter(|old| executable_part(old).is_some()).map(|old| old.bytes.get(80..HEADER));
-        let name = word(self.bytes, 20).unwrap_or(0) as usize;
+        let name = big_endian_u32_at(self.bytes, 20).unwrap_or(0) as usize;
         let name_end = name.saturating_add(self.identifier().unwrap_or_default().len());
-        word(self.bytes, 8) == Some(VERSION)
+        big_endian_u32_at(self.bytes, 8) == Some(VERSION)
             && is_ad_hoc
             && is_of_platform
             && (segment_flags == Some(&plain) || old_flags == Some(segment_flags))
@@ -162,7 +163,11 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     };
     if old.is_empty() || new.is_empty() {
         if old.len() != new.len() {
-            differs("the signature", "one if and only if the old image has one", "the opposite");
+            differs(
+                "the signature",
+                "one if and only if the old image has one",
+                "one of the two images has none",
+            );
         }
         return;
     }
@@ -253,9 +258,12 @@ fn check_executable_part(
 fn executable_part(directory: &Directory<'_>) -> Option<(u64, u64)> {
     const WITH_EXECUTABLE_PART: u32 = 0x20400;
     let long = |at: usize| {
-        Some(u64::from(word(directory.bytes, at)?) << 32 | u64::from(word(directory.bytes, at + 4)?))
+        Some(
+            u64::from(big_endian_u32_at(directory.bytes, at)?) << 32
+                | u64::from(big_endian_u32_at(directory.bytes, at + 4)?),
+        )
     };
-    let has_part = word(directory.bytes, 8)? >= WITH_EXECUTABLE_PART;
+    let has_part = big_endian_u32_at(directory.bytes, 8)? >= WITH_EXECUTABLE_PART;
     has_part.then_some(())?;
     Some((long(64)?, long(72)?))
 }

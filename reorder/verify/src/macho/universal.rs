@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::super::bytes::range;
+use super::super::bytes::{big_endian_u32_at, range};
 use super::super::report::{Check, Difference, Findings};
 use reorder_base::error::{Error, Result};
 
@@ -34,29 +34,25 @@ impl Slice {
     }
 }
 
-fn big_endian(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
-}
-
 /// The images of a universal file; `None` for a file that is itself an image.
 ///
 /// # Errors
 /// A damaged header, and images that lie outside of the file or overlap.
 pub(super) fn slices(bytes: &[u8]) -> Result<Option<Vec<Slice>>> {
-    let magic = big_endian(bytes, 0).unwrap_or(0);
+    let magic = big_endian_u32_at(bytes, 0).unwrap_or(0);
     if magic != UNIVERSAL && magic != UNIVERSAL_64 {
         return Ok(None);
     }
     let entry_size = if magic == UNIVERSAL { 20 } else { 32 };
     let broken = |at: usize| Error::malformed(at as u64, "the header of the universal file is damaged");
-    let count = big_endian(bytes, 4).ok_or_else(|| broken(4))? as usize;
+    let count = big_endian_u32_at(bytes, 4).ok_or_else(|| broken(4))? as usize;
     if count > bytes.len() / entry_size {
         return Err(broken(4));
     }
     let mut slices = Vec::with_capacity(count);
     let mut end = 8 + count * entry_size;
     for at in (0..count).map(|index| 8 + index * entry_size) {
-        let word = |distance: usize| big_endian(bytes, at + distance).ok_or_else(|| broken(at));
+        let word = |distance: usize| big_endian_u32_at(bytes, at + distance).ok_or_else(|| broken(at));
         let long = |distance: usize| {
             Ok::<u64, Error>(u64::from(word(distance)?) << 32 | u64::from(word(distance + 4)?))
         };

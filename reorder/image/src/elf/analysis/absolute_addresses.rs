@@ -29,7 +29,7 @@ use reorder_base::processor::Processor;
 
 /// The known absolute addresses of an image.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub(crate) struct Known<'a> {
     /// The fields, by place.
     pub fields: &'a [AbsoluteField],
     /// Start addresses, ascending, of the sections whose addresses are all among the fields.
@@ -58,7 +58,7 @@ impl Known<'_> {
 
 /// Constants in code that could be addresses of code.
 #[derive(Clone, Debug, Default)]
-pub struct CodeConstants {
+pub(crate) struct CodeConstants {
     /// By block.
     pub blocks: Vec<(BlockIndex, Address)>,
     /// In gaps and stubs, which are never written: the value, and the address that holds it.
@@ -73,7 +73,7 @@ impl CodeConstants {
 }
 
 /// Pins for all constants in code and data that are not among the known fields.
-pub fn check_absolute_addresses(
+pub(crate) fn check_absolute_addresses(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
@@ -104,7 +104,7 @@ pub fn check_absolute_addresses(
 }
 
 /// Every address of code that data may hold, to which control may therefore go.
-pub fn possible_targets(file: &ElfFile<'_>, code: &CodeSpace<'_>) -> Vec<Address> {
+pub(crate) fn possible_targets(file: &ElfFile<'_>, code: &CodeSpace<'_>) -> Vec<Address> {
     let sections = file.sections.iter().filter(|section| holds_constants(section));
     sections
         .flat_map(|section| words(code, file.section_bytes(section), section.address))
@@ -114,7 +114,11 @@ pub fn possible_targets(file: &ElfFile<'_>, code: &CodeSpace<'_>) -> Vec<Address
 }
 
 /// The constants of x86-64 code.
-pub fn operands(code: &CodeSpace<'_>, partition: &Partition, decoded: &[DecodedBlock]) -> CodeConstants {
+pub(crate) fn operands(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    decoded: &[DecodedBlock],
+) -> CodeConstants {
     let blocks = decoded.iter().enumerate().flat_map(|(index, block)| {
         block.absolute_candidates.iter().map(move |&value| (BlockIndex(index as u32), value))
     });
@@ -123,7 +127,7 @@ pub fn operands(code: &CodeSpace<'_>, partition: &Partition, decoded: &[DecodedB
 }
 
 /// The constants of AArch64 code: literals, and numbers that two instructions put together.
-pub fn literals(code: &CodeSpace<'_>, partition: &Partition) -> CodeConstants {
+pub(crate) fn literals(code: &CodeSpace<'_>, partition: &Partition) -> CodeConstants {
     let of_range = |range: Range<Address>| {
         let bytes = code.bytes(range.clone());
         let built = built_numbers(bytes).filter(|&(value, _)| code.may_be_code(value));

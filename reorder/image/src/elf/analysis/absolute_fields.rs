@@ -51,7 +51,7 @@ impl AbsoluteField {
 }
 
 /// Checks what each field refers to.
-pub fn check_absolute_fields(
+pub(crate) fn check_absolute_fields(
     code: &CodeSpace<'_>,
     partition: &Partition,
     boundaries: &Boundaries,
@@ -77,7 +77,7 @@ pub fn check_absolute_fields(
 }
 
 /// Blocks that are not trusted are never written, so what their fields lead to stays. Gives the fields of all others.
-pub fn keep_targets_of_unwritten(
+pub(crate) fn keep_targets_of_unwritten(
     partition: &Partition,
     is_unwritten: impl Fn(BlockIndex) -> bool,
     mut fields: Vec<AbsoluteField>,

@@ -49,12 +49,12 @@ impl BlockUses {
     }
 
     /// Only jumps, or no listed references, lead to the block: it can be a part that a compiler split off.
-    pub fn may_be_part(&self, block: BlockIndex) -> bool {
+    pub(crate) fn may_be_part(&self, block: BlockIndex) -> bool {
         !self.is_called[block.0 as usize]
     }
 
     /// Some field or pointer refers to the block.
-    pub fn is_referenced(&self, block: BlockIndex) -> bool {
+    pub(crate) fn is_referenced(&self, block: BlockIndex) -> bool {
         self.is_referenced[block.0 as usize]
     }
 

@@ -1,7 +1,8 @@
 //! Pins functions whose addresses code computes from constants.
 //!
-//! Three forms occur. The large code model adds a constant of eight bytes to the address of the global offset table, which
-//! it computes from its own address; other code obtains that address by calling the next instruction. Hand-written dispatch
+//! Three forms occur. Code of the large code model computes the address of the global offset table from its
+//! own and adds a constant of eight bytes to it; other code obtains its own address by calling the next
+//! instruction. Hand-written dispatch
 //! adds a stored distance of four or eight bytes to the address of a function, and calls the sum or keeps it. Linkers define
 //! `__start_X` and `__stop_X` around sections whose names are C identifiers, and the first function of such a section has
 //! the address of the section itself.
@@ -32,7 +33,8 @@ const MAX_FAR_TABLES: usize = 1 << 10;
 /// Bound on the addresses in data that code may compute from constants: each may begin a table of [`MAX_TABLE_WORDS`].
 const MAX_FAR_BASES: usize = 1 << 16;
 
-/// Number of first words of a table that count by themselves in an image at a fixed address.
+/// How many words next to the address that code names may each count as evidence alone: of those from the address on in an
+/// image at a fixed address, and of those before the address in any image.
 const MAX_LONE_WORDS: usize = 4;
 
 /// Whether `distance` leads into `text` from an address between the first and the last of `bases`.
@@ -43,7 +45,7 @@ pub(crate) fn may_lead_to_code(bases: (Address, Address), distance: u64, text: &
 
 /// The image, its code and its partition, for x86-64.
 #[derive(Clone, Copy)]
-pub struct CodeView<'a, 'data> {
+pub(crate) struct CodeView<'a, 'data> {
     /// The image.
     pub file: &'a ElfFile<'data>,
     /// Its code.
@@ -52,12 +54,12 @@ pub struct CodeView<'a, 'data> {
     pub partition: &'a Partition,
 }
 
-/// Pins for the first form: every function to which a constant leads from any address that code may add it to. Returns the
-/// addresses in data to which constants lead, sorted: tables whose words count from there may be among them.
+/// Pins for the first form: every function to which a constant leads from any address that code may add it to. Also returns,
+/// sorted, the addresses in data to which constants lead: tables whose words are relative to them may start there.
 ///
 /// # Errors
 /// R7 if there are too many sums to try.
-pub fn check_wide_constants(
+pub(crate) fn check_wide_constants(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
 ) -> Result<(Vec<Finding>, Vec<Address>)> {
@@ -144,12 +146,50 @@ fn far_addresses(
     Some(far)
 }
 
+/// What the second form pins.
+#[derive(Debug, Default)]
+pub(crate) struct ComputedCalls {
+    /// Because of calls of sums, and of values that are added to addresses of functions.
+    pub(crate) findings: Vec<Finding>,
+    /// Because of blocks that only jump to sums; these sums may come from jump tables instead.
+    pub(crate) of_jumps: Vec<JumpsToSums>,
+}
+
+/// A block that jumps to sums, and what it pins if these are no jump tables.
+#[derive(Debug)]
+pub(crate) struct JumpsToSums {
+    block: BlockIndex,
+    findings: Vec<Finding>,
+}
+
+impl ComputedCalls {
+    /// The findings that remain once the jump tables are known; `of_tables` are the findings about those. A block whose jumps
+    /// are all explained by tables contributes none: otherwise four-byte words near its tables would lead by chance to functions,
+    /// from addresses that the block takes for other purposes.
+    #[must_use]
+    pub(crate) fn beside_tables(mut self, of_tables: &[Finding]) -> Vec<Finding> {
+        let unexplained: BTreeSet<BlockIndex> = of_tables
+            .iter()
+            .filter_map(|finding| match finding {
+                Finding::Pin(block, _) | Finding::Distrust(block, _) => Some(*block),
+                _ => None,
+            })
+            .collect();
+        let of_jumps = self.of_jumps.into_iter().filter(|jumps| unexplained.contains(&jumps.block));
+        self.findings.extend(of_jumps.flat_map(|jumps| jumps.findings));
+        self.findings
+    }
+}
+
 /// Pins for the second form.
 ///
 /// # Errors
 /// R7 if there are too many called sums to try.
-pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
+pub(crate) fn check_computed_calls(
+    view: CodeView<'_, '_>,
+    decoded: &[DecodedBlock],
+) -> Result<ComputedCalls> {
+    let mut calls = ComputedCalls::default();
     let partition = view.partition;
     for (index, block) in decoded.iter().enumerate() {
         if !block.has_computed_call && !block.has_computed_jump && !block.adds_to_code {
@@ -158,7 +198,7 @@ pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) ->
         let index = BlockIndex(index as u32);
         let evidence = partition.block(index).start;
         let Some(sums) = called_by_sum(view, index, block) else {
-            // Large functions jump through many tables, hardly ever from the address of a function.
+            // Large functions jump through many tables, which are hardly ever relative to the address of a function.
             if block.has_computed_call {
                 return Err(beyond_sums(RefusalCode::PrivateRuntimeTables, evidence).into());
             }
@@ -169,15 +209,21 @@ pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) ->
             continue;
         }
         let all = sums.bases.into_iter().chain(sums.reached).chain([index]);
-        findings.extend(
-            all.map(|block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence })),
-        );
+        let pins = all.map(|block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence }));
+        match block.has_computed_call || block.adds_to_code {
+            true => calls.findings.extend(pins),
+            false => calls.of_jumps.push(JumpsToSums { block: index, findings: pins.collect() }),
+        }
     }
-    Ok(findings)
+    Ok(calls)
 }
 
 /// Pins functions in a section whose start and end the linker marks.
-pub fn check_named_sections(file: &ElfFile<'_>, code: &CodeSpace<'_>, partition: &Partition) -> Vec<Finding> {
+pub(crate) fn check_named_sections(
+    file: &ElfFile<'_>,
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, block) in partition.blocks.iter().enumerate() {
         let section = file.section_at(code.arenas[block.arena as usize].section);

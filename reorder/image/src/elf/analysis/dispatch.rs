@@ -13,6 +13,7 @@ use iced_x86::{
 };
 
 use crate::decode::padding::is_no_operation;
+use crate::decode::x86_64::is_call;
 use crate::elf::analysis::table_bound::bound_of_load;
 use reorder_base::address::Address;
 
@@ -34,7 +35,7 @@ pub enum Dispatch {
 }
 
 /// A block's instructions with their predecessors.
-pub struct BlockFlow {
+pub(crate) struct BlockFlow {
     instructions: Vec<Instruction>,
     /// (target position, branch position) of the branches inside the block, sorted.
     branches: Vec<(usize, usize)>,
@@ -88,7 +89,7 @@ impl Sources {
 
 impl BlockFlow {
     /// Indexes the branches of `instructions`, which are one block in address order.
-    pub fn new(instructions: Vec<Instruction>) -> Self {
+    pub(crate) fn new(instructions: Vec<Instruction>) -> Self {
         let mut branches: Vec<(usize, usize)> = instructions
             .iter()
             .enumerate()
@@ -158,7 +159,7 @@ impl BlockFlow {
 
     /// Explains every jump through a register: (address of the jump, explanation). `is_code` tells whether such a jump may
     /// go to an address without a table, `is_entered` whether a table may lead to it.
-    pub fn dispatches(
+    pub(crate) fn dispatches(
         &self,
         is_code: &dyn Fn(Address) -> bool,
         is_entered: &dyn Fn(Address) -> bool,
@@ -432,10 +433,6 @@ impl BlockFlow {
         }
         sources.unknown = true;
     }
-}
-
-pub(super) fn is_call(instruction: &Instruction) -> bool {
-    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
 /// Whether control can continue from `instruction` to the next one.

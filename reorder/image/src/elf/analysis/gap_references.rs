@@ -22,7 +22,7 @@ const MAX_IMMEDIATE: u64 = 4;
 
 /// What code that is never written refers to.
 #[derive(Debug, Default)]
-pub struct UnwrittenReferences {
+pub(crate) struct UnwrittenReferences {
     /// What must stay for it.
     pub findings: Vec<Finding>,
     /// Data addresses that it forms.
@@ -30,7 +30,7 @@ pub struct UnwrittenReferences {
 }
 
 /// What one gap refers to.
-pub fn check_gap(code: &CodeSpace<'_>, partition: &Partition, gap: &Gap) -> UnwrittenReferences {
+pub(crate) fn check_gap(code: &CodeSpace<'_>, partition: &Partition, gap: &Gap) -> UnwrittenReferences {
     match gap.content {
         GapContent::Padding => UnwrittenReferences::default(),
         GapContent::Code => check_code_gap(code, partition, gap),
@@ -54,7 +54,7 @@ fn check_code_gap(code: &CodeSpace<'_>, partition: &Partition, gap: &Gap) -> Unw
 }
 
 /// What code that is never written refers to: gaps, and the linker's stub sections.
-pub fn check_fixed_code(
+pub(crate) fn check_fixed_code(
     code: &CodeSpace<'_>,
     partition: &Partition,
     range: Range<Address>,

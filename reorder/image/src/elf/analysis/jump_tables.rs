@@ -280,7 +280,7 @@ fn first_entry_is_code(context: &TableContext<'_, '_>, base: Address) -> bool {
 }
 
 /// The block that starts exactly where this one ends.
-pub fn next_at_end(context: &TableContext<'_, '_>, index: BlockIndex) -> Option<BlockIndex> {
+pub(crate) fn next_at_end(context: &TableContext<'_, '_>, index: BlockIndex) -> Option<BlockIndex> {
     let block = context.partition.block(index);
     let next = BlockIndex(index.0 + 1);
     let follower = context.partition.blocks.get(next.0 as usize)?;
@@ -288,7 +288,7 @@ pub fn next_at_end(context: &TableContext<'_, '_>, index: BlockIndex) -> Option<
 }
 
 /// The byte after the block is padding or outside, so nothing else starts there.
-pub fn end_is_own(partition: &Partition, block: &Block) -> bool {
+pub(crate) fn end_is_own(partition: &Partition, block: &Block) -> bool {
     match partition.gap_containing(block.end) {
         Some(gap) => partition.gaps[gap].content == GapContent::Padding,
         None => partition.block_containing(block.end).is_none(),

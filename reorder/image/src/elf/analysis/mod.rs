@@ -4,12 +4,12 @@
 //! through fields, tables and pointers that are listed here.
 
 mod aarch64;
-pub mod absolute_addresses;
+pub(crate) mod absolute_addresses;
 pub mod absolute_fields;
-pub mod block_uses;
+pub(crate) mod block_uses;
 pub mod blocks;
 mod call_offsets;
-pub mod computed_addresses;
+pub(crate) mod computed_addresses;
 pub mod dispatch;
 mod dumps;
 mod entry_prefix;
@@ -24,11 +24,11 @@ pub mod obligations;
 pub mod pointers;
 pub mod references;
 pub mod relative_pointers;
-pub mod relative_words;
+pub(crate) mod relative_words;
 mod segment_starts;
-pub mod stub_arrays;
-pub mod table_bound;
-pub mod table_extent;
+pub(crate) mod stub_arrays;
+pub(crate) mod table_bound;
+pub(crate) mod table_extent;
 mod undescribed;
 pub mod units;
 mod x86_64;

@@ -39,7 +39,7 @@ pub const COPIES: &str = ".text.reorder";
 ///
 /// # Errors
 /// The refusal.
-pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), Refusal> {
+pub(crate) fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), Refusal> {
     let has_text_relocations = dynamic
         .iter()
         .any(|entry| entry.tag == DT_TEXTREL.0 || entry.tag == DT_FLAGS.0 && entry.value & DF_TEXTREL.0 != 0);

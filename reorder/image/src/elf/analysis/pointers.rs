@@ -84,7 +84,7 @@ impl PointersByPlace {
 
 impl PointersByPlace {
     /// With what symbols lead to that this image defines, unless another image's definition wins.
-    pub fn with_symbols(mut self, code: &CodeSpace<'_>, relocations: &[LoaderRelocation]) -> Self {
+    pub(crate) fn with_symbols(mut self, code: &CodeSpace<'_>, relocations: &[LoaderRelocation]) -> Self {
         let symbols = relocations.iter().filter_map(|relocation| match relocation.action {
             LoaderAction::Symbolic(Some(target)) => Some((relocation.place, target)),
             _ => None,

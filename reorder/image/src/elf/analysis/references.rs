@@ -185,7 +185,7 @@ pub fn is_boundary(code: &CodeSpace<'_>, boundaries: &Boundaries, target: Addres
 }
 
 /// Checks one pointer in data.
-pub fn check_pointer(
+pub(crate) fn check_pointer(
     code: &CodeSpace<'_>,
     partition: &Partition,
     boundaries: &Boundaries,
@@ -195,7 +195,7 @@ pub fn check_pointer(
 }
 
 /// Checks a code address that data holds at `place`.
-pub fn check_data_target(
+pub(crate) fn check_data_target(
     code: &CodeSpace<'_>,
     partition: &Partition,
     boundaries: &Boundaries,

@@ -31,7 +31,7 @@ pub struct Bases<'a> {
 }
 
 /// Pins for all words relative to themselves or to one of `bases`.
-pub fn check_relative_pointers(
+pub(crate) fn check_relative_pointers(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
@@ -119,7 +119,7 @@ pub fn check_relative_pointers(
 
 /// Addresses of data that literal pools of AArch64 code hold, sorted: in the large code model tables are named only there. Any
 /// two words of code that look like such an address count, so tables may be among the addresses, and most may be none.
-pub fn literal_bases(file: &ElfFile<'_>) -> Vec<Address> {
+pub(crate) fn literal_bases(file: &ElfFile<'_>) -> Vec<Address> {
     if file.processor != Processor::Aarch64 {
         return Vec::new();
     }

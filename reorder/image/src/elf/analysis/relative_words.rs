@@ -26,7 +26,7 @@ pub struct RelativeWord {
 /// Pins what the words refer to, except entries of proven jump tables, which follow their targets.
 ///
 /// `tables` are sorted by base, `data_references` by address.
-pub fn check_relative_words(
+pub(crate) fn check_relative_words(
     partition: &Partition,
     words: &[RelativeWord],
     tables: &[JumpTable],

@@ -13,7 +13,7 @@ use reorder_base::processor::Processor;
 const MAX_STUB: u64 = 16;
 
 /// Pins every block of every array.
-pub fn check_stub_arrays(code: &CodeSpace<'_>, partition: &Partition) -> Vec<Finding> {
+pub(crate) fn check_stub_arrays(code: &CodeSpace<'_>, partition: &Partition) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, pair) in partition.blocks.windows(2).enumerate() {
         let [first, second] = pair else { continue };

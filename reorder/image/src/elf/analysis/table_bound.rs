@@ -11,8 +11,9 @@ use std::collections::BTreeSet;
 
 use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
-use super::dispatch::{BlockFlow, is_call, writes};
+use super::dispatch::{BlockFlow, writes};
 use super::index_value::{IndexValue, Location, Range, Step, step_back};
+use crate::decode::x86_64::is_call;
 
 /// Bound on the states that one search visits; a longer search gives no bound.
 const MAX_STATES: usize = 4_000;
@@ -30,7 +31,7 @@ struct State {
 
 /// Number of entries that the load at `load` can read. `is_entered` tells which positions a jump table may lead to; their
 /// predecessors are not known here.
-pub fn bound_of_load(
+pub(crate) fn bound_of_load(
     flow: &BlockFlow,
     load: usize,
     is_entered: &dyn Fn(usize) -> bool,

@@ -27,7 +27,7 @@ const PROBED_WORDS: usize = 8;
 
 /// Where a word leads if it is an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     /// An instruction of the owner, or its end: compilers send impossible cases there.
     Own(Address),
     /// An instruction of another block.
@@ -38,7 +38,7 @@ pub enum Target {
 
 /// The extent of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub(crate) enum Extent {
     /// The number of entries, at least one.
     Proven(u32),
     /// The end is unknown. The blocks that entries may lead to, without the owner.
@@ -46,7 +46,7 @@ pub enum Extent {
 }
 
 /// The block that dispatches.
-pub struct Owner<'owner> {
+pub(crate) struct Owner<'owner> {
     /// Its index.
     pub index: BlockIndex,
     /// The block.
@@ -57,7 +57,7 @@ pub struct Owner<'owner> {
 
 /// The extent of the table at `base`, of which the code can reach `bound` entries. `bases` are the tables of all
 /// dispatches, sorted: none of them begins inside another.
-pub fn extent(
+pub(crate) fn extent(
     context: &TableContext<'_, '_>,
     owner: &Owner<'_>,
     base: Address,
@@ -79,7 +79,7 @@ pub fn extent(
 }
 
 /// The blocks that the words at `base` may lead to, if the owner dispatches through them in an unknown way.
-pub fn reached(
+pub(crate) fn reached(
     context: &TableContext<'_, '_>,
     index: BlockIndex,
     block: &Block,
@@ -89,7 +89,7 @@ pub fn reached(
 }
 
 /// The instructions of the owner that the words at `base` may lead to.
-pub fn own_targets<'context>(
+pub(crate) fn own_targets<'context>(
     context: &'context TableContext<'_, '_>,
     index: BlockIndex,
     block: &'context Block,
@@ -104,7 +104,12 @@ pub fn own_targets<'context>(
 
 /// Whether the words at `base` look like a table of the block: the first leads into it, or the first ones lead to code
 /// and one of them into the block.
-pub fn may_be_table(context: &TableContext<'_, '_>, index: BlockIndex, block: &Block, base: Address) -> bool {
+pub(crate) fn may_be_table(
+    context: &TableContext<'_, '_>,
+    index: BlockIndex,
+    block: &Block,
+    base: Address,
+) -> bool {
     let entries = possible_entries(context, index, block, base, PROBED_WORDS);
     let leads_in = |(_, target): &(u32, Target)| match target {
         Target::Own(_) => true,

@@ -105,7 +105,7 @@ fn combine(partition: &Partition, mut findings: Vec<Finding>) -> Combined {
 }
 
 /// Builds the units and the free intervals.
-pub fn build_units(
+pub(crate) fn build_units(
     code: &CodeSpace<'_>,
     partition: &Partition,
     findings: Vec<Finding>,

@@ -66,7 +66,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     let view = CodeView { file, code, partition };
     let (found, far_references) = computed_addresses::check_wide_constants(view, &decoded)?;
     findings.extend(found);
-    findings.extend(computed_addresses::check_computed_calls(view, &decoded)?);
+    let computed_calls = computed_addresses::check_computed_calls(view, &decoded)?;
     findings.extend(call_offsets::check_call_offsets(view, &decoded, image.pointers)?);
 
     collect_data_references(&mut decoded, relocations, &mut data_references);
@@ -84,6 +84,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
         related: &related,
     };
     let (tables, found) = find_tables(&context, &decoded);
+    findings.extend(computed_calls.beside_tables(&found));
     findings.extend(found);
     let mut refers_to_own_end: Vec<bool> = decoded.iter().map(|block| block.refers_to_own_end).collect();
     for table in &tables {

@@ -1,7 +1,7 @@
 //! Exports → trie.
 
 use super::{Export, ExportValue};
-use crate::reader::{uleb_size, write_uleb};
+use reorder_base::leb128::{unsigned_size, write_unsigned};
 
 /// A node: an optional export, and edges to the children, which are adjacent in the list of nodes.
 struct Node<'data> {
@@ -66,13 +66,13 @@ fn build<'data>(sorted: &[&'data Export]) -> Vec<Node<'data>> {
 
 fn terminal(export: &Export) -> Vec<u8> {
     let mut bytes = Vec::new();
-    write_uleb(&mut bytes, export.flags);
+    write_unsigned(&mut bytes, export.flags);
     match &export.value {
-        ExportValue::Offset(value) | ExportValue::Absolute(value) => write_uleb(&mut bytes, *value),
+        ExportValue::Offset(value) | ExportValue::Absolute(value) => write_unsigned(&mut bytes, *value),
         ExportValue::Reexport(rest) => bytes.extend_from_slice(rest),
         ExportValue::StubAndResolver { stub, resolver } => {
-            write_uleb(&mut bytes, *stub);
-            write_uleb(&mut bytes, *resolver);
+            write_unsigned(&mut bytes, *stub);
+            write_unsigned(&mut bytes, *resolver);
         }
     }
     bytes
@@ -98,19 +98,19 @@ impl Node<'_> {
     fn size(&self, nodes: &[Node<'_>]) -> usize {
         let size = self.terminal.len();
         let edges = nodes[self.children.clone()].iter();
-        let edges: usize = edges.map(|child| child.edge.len() + 1 + uleb_size(child.offset)).sum();
-        uleb_size(size as u64) + size + 1 + edges
+        let edges: usize = edges.map(|child| child.edge.len() + 1 + unsigned_size(child.offset)).sum();
+        unsigned_size(size as u64) + size + 1 + edges
     }
 
     fn write(&self, nodes: &[Node<'_>], bytes: &mut Vec<u8>) {
-        write_uleb(bytes, self.terminal.len() as u64);
+        write_unsigned(bytes, self.terminal.len() as u64);
         bytes.extend_from_slice(&self.terminal);
         // Names have no zero, so that first letters of children are at most 255.
         bytes.push(self.children.len() as u8);
         for child in &nodes[self.children.clone()] {
             bytes.extend_from_slice(child.edge);
             bytes.push(0);
-            write_uleb(bytes, child.offset);
+            write_unsigned(bytes, child.offset);
         }
     }
 }

@@ -14,7 +14,7 @@ const METADATA_ACCESSOR: u8 = 0x09;
 const LAST_WITH_DISTANCE: u8 = 0x17;
 const FIRST_WITH_POINTER: u8 = 0x18;
 const LAST_WITH_POINTER: u8 = 0x1f;
-/// The first byte of names other than types: of an associated conformance, or a name that only a function makes.
+/// The first byte of names other than types: of an associated conformance, or a name that a function must be called to make.
 const SPECIAL: u8 = 0xff;
 
 /// Reads the name at `place`; gives the place of the zero after it.
@@ -39,11 +39,11 @@ pub(super) fn read(walk: &mut Walk<'_, '_>, place: Address) -> Option<Address> {
 }
 
 /// Longest name that [`is_name`] accepts; those of key paths have a few dozen bytes.
-const LONGEST: u64 = 4096;
+const MAX_LENGTH: u64 = 4096;
 
 /// Whether there is a name at `place` that ends before `end`.
 pub(super) fn is_name(file: &MachOFile<'_>, place: Address, end: Address) -> bool {
-    let longest = end.0.saturating_sub(place.0).min(LONGEST);
+    let longest = end.0.saturating_sub(place.0).min(MAX_LENGTH);
     let Some(mut rest) = file.bytes_at(place, longest) else { return false };
     let mut is_empty = true;
     while let Some((&byte, after)) = rest.split_first() {

@@ -74,7 +74,7 @@ impl UnwindInfo {
 
     /// Where the entry at `index` ends.
     #[must_use]
-    pub fn entry_end(&self, index: usize) -> Address {
+    pub(crate) fn entry_end(&self, index: usize) -> Address {
         self.entries.get(index + 1).map_or(self.end, |next| next.start)
     }
 
@@ -85,7 +85,7 @@ impl UnwindInfo {
     }
 
     /// The ranges of the entries that refer to `__eh_frame`; the last of them may end after the code.
-    pub fn dwarf_ranges(&self) -> impl Iterator<Item = Range<Address>> {
+    pub(crate) fn dwarf_ranges(&self) -> impl Iterator<Item = Range<Address>> {
         self.ranges(|encoding| is_dwarf(self.processor, encoding))
     }
 
@@ -116,6 +116,6 @@ pub fn is_dwarf(processor: Processor, encoding: u32) -> bool {
 
 /// Whether the frame's size is in an instruction that is found by its distance from the function's start.
 #[must_use]
-pub fn is_stack_indirect(processor: Processor, encoding: u32) -> bool {
+pub(crate) fn is_stack_indirect(processor: Processor, encoding: u32) -> bool {
     processor == Processor::X86_64 && encoding & MODE == 0x0300_0000
 }

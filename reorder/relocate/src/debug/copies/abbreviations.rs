@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gimli::{DwAt, DwForm, DwTag, constants};
 
-use super::super::patch::{push_signed, push_unsigned};
+use reorder_base::leb128::{write_signed, write_unsigned};
 
 /// The shape of one attribute; the value of an implicit constant is part of it.
 pub(super) type Shape = (DwAt, DwForm, Option<i64>);
@@ -20,13 +20,13 @@ impl Abbreviations {
     /// The code for entries of this shape.
     pub(super) fn code(&mut self, tag: DwTag, has_children: bool, attributes: &[Shape]) -> u64 {
         let mut shape = Vec::with_capacity(4 * attributes.len() + 8);
-        push_unsigned(&mut shape, u64::from(tag.0));
+        write_unsigned(&mut shape, u64::from(tag.0));
         shape.push(u8::from(has_children));
         for (name, form, constant) in attributes {
-            push_unsigned(&mut shape, u64::from(name.0));
-            push_unsigned(&mut shape, u64::from(form.0));
+            write_unsigned(&mut shape, u64::from(name.0));
+            write_unsigned(&mut shape, u64::from(form.0));
             if *form == constants::DW_FORM_implicit_const {
-                push_signed(&mut shape, constant.unwrap_or_default());
+                write_signed(&mut shape, constant.unwrap_or_default());
             }
         }
         shape.extend_from_slice(&[0, 0]);
@@ -34,7 +34,7 @@ impl Abbreviations {
         if let Some(code) = self.codes.get(&shape) {
             return *code;
         }
-        push_unsigned(&mut self.bytes, next);
+        write_unsigned(&mut self.bytes, next);
         self.bytes.extend_from_slice(&shape);
         self.codes.insert(shape, next);
         next

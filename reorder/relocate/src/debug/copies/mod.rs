@@ -6,7 +6,7 @@
 //! line programs ─> added programs: the same header, rows of copied instructions
 //! ```
 //!
-//! What the sections held stays as their beginning, so no position in them changes. Indexes of names and addresses know
+//! New contents follow the old contents of each section, so no position in them changes. Indexes of names and addresses know
 //! nothing of added units; they are emptied, and debuggers read the units instead.
 
 mod abbreviations;
@@ -33,7 +33,7 @@ use reorder_base::error::Result;
 use reorder_image::elf::file::ElfFile;
 use unit::{AddedUnit, Scene, Target, add_unit};
 
-/// Indexes that name units, which added ones would be missing from.
+/// Indexes that list units. They would lack the added units.
 pub const INDEXES: [&str; 2] = [".gdb_index", ".debug_names"];
 
 /// The sections of debug information with units for `copied`. `code` are the executable sections of `file`.

@@ -8,7 +8,6 @@ use std::ops::Range;
 use gimli::{DwAt, DwForm, DwTag, Encoding, Format, constants};
 
 use super::super::lists::{Bases, Entry, Key, UnitLists, Writing};
-use super::super::patch::push_unsigned;
 use super::super::pieces::Pieces;
 use super::super::sections::{DebugSection, OVER_AND_OVER, Slice, cannot_update};
 use super::abbreviations::{Abbreviations, Shape};
@@ -16,6 +15,7 @@ use super::attributes::{Attributes, Origin, names_no_entry};
 use super::copied_code::CopiedCode;
 use reorder_base::address::NewAddress;
 use reorder_base::error::Result;
+use reorder_base::leb128::write_unsigned;
 
 /// A place in the unit whose value is known when all units are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +255,7 @@ impl<'unit, 'data> Walk<'unit, 'data> {
         let code = self.abbreviations.code(tag, has_children(tag), &shapes);
         let word = self.word();
         let entries = &mut self.added.entries;
-        push_unsigned(entries, code);
+        write_unsigned(entries, code);
         entries.extend_from_slice(first);
         for (_, target) in references {
             self.added.references.push((entries.len(), *target));

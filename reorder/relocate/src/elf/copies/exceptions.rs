@@ -6,8 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use super::leb128::{Reader, put_signed_word, put_unsigned};
+use super::reader::Reader;
 use reorder_base::address::{Address, NewAddress};
+use reorder_base::leb128::write_unsigned;
 
 /// The value is absent.
 const OMITTED: u8 = 0xff;
@@ -124,16 +125,17 @@ impl<'data> ExceptionTable<'data> {
     /// A table at `address` with these sites, which ascend. `None` when it is too far from what it names.
     pub(super) fn with_sites(&self, sites: &[Site], address: NewAddress) -> Option<Vec<u8>> {
         let mut bytes = vec![FIELD_RELATIVE];
-        put_signed_word(&mut bytes, self.base.0.wrapping_sub(address.0 + 1))?;
+        let distance = self.base.0.wrapping_sub(address.0 + 1) as i64;
+        bytes.extend(i32::try_from(distance).ok()?.to_le_bytes());
         let mut described = Vec::new();
         for site in sites {
             for value in [site.start, site.size, site.pad, site.action] {
-                put_unsigned(&mut described, value);
+                write_unsigned(&mut described, value);
             }
         }
         let needed = self.needed(sites)?;
         let mut rest = vec![UNSIGNED];
-        put_unsigned(&mut rest, described.len() as u64);
+        write_unsigned(&mut rest, described.len() as u64);
         rest.extend(described);
         rest.extend_from_slice(needed.actions);
         if needed.types.is_empty() && needed.lists.is_empty() {
@@ -142,7 +144,7 @@ impl<'data> ExceptionTable<'data> {
             return Some(bytes);
         }
         bytes.push(self.type_encoding);
-        put_unsigned(&mut bytes, (rest.len() + needed.types.len()) as u64);
+        write_unsigned(&mut bytes, (rest.len() + needed.types.len()) as u64);
         bytes.extend(rest);
         let types = address.plus(bytes.len() as u64);
         bytes.extend(self.moved_types(&needed, types)?);

@@ -14,10 +14,10 @@ mod bodies;
 mod exceptions;
 mod fragments;
 mod inside;
-mod leb128;
 mod obstacle;
 mod placed;
 mod program_headers;
+mod reader;
 mod record;
 mod references;
 mod return_address;
@@ -36,14 +36,15 @@ use std::ops::Range;
 
 pub use obstacle::Obstacle;
 pub use program_headers::LostNote;
-pub use sections::{KeptRelocations, SUFFIX};
+pub use sections::KeptRelocations;
 
 use crate::debug::copies::describe;
 use crate::debug::sections::Edits;
 use crate::debug::{DebugPolicy, has_debug};
+use crate::elf::code::filler;
 use bodies::{Body, Skipped};
 use fragments::Fragment;
-use placed::{Copies, filler};
+use placed::Copies;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
 use reorder_base::hint::Hint;
@@ -284,7 +285,7 @@ pub fn restored(file: &ElfFile<'_>) -> std::result::Result<Option<Vec<u8>>, Refu
 }
 
 /// The refusal of an image with copies that its list does not lead away from.
-pub fn no_way_back() -> Refusal {
+pub(crate) fn no_way_back() -> Refusal {
     let what =
         "the image has copies of functions, and its list of them does not lead back to the image without";
     Refusal::new(RefusalCode::Copies, what, Hint::ImageWithoutCopies)

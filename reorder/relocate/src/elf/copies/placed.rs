@@ -325,15 +325,6 @@ impl Instruction<'_> {
     }
 }
 
-/// Filler where control does not go.
-pub(super) fn filler(processor: Processor) -> u8 {
-    /// `int3`.
-    const BREAKPOINT: u8 = 0xcc;
-    /// Four of them are `UDF #0`.
-    const UNDEFINED: u8 = 0;
-    if processor == Processor::Aarch64 { UNDEFINED } else { BREAKPOINT }
-}
-
 fn jump(processor: Processor, place: NewAddress, target: NewAddress) -> Option<Vec<u8>> {
     if processor == Processor::Aarch64 {
         return Some(encode::branch(0x1400_0000, place, target)?.to_le_bytes().to_vec());

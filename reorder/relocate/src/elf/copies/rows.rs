@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::leb128::{Reader, put_signed, put_unsigned};
+use super::reader::Reader;
+use reorder_base::leb128::{write_signed, write_unsigned};
 
 /// How the frame's address is computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,13 +101,13 @@ impl<'data> Rows<'data> {
             match to.frame.as_ref()? {
                 Frame::Register { register, offset: Offset::Plain(offset) } => {
                     program.push(0x0c);
-                    put_unsigned(program, *register);
-                    put_unsigned(program, *offset);
+                    write_unsigned(program, *register);
+                    write_unsigned(program, *offset);
                 }
                 Frame::Register { register, offset: Offset::Factored(offset) } => {
                     program.push(0x12);
-                    put_unsigned(program, *register);
-                    put_signed(program, *offset);
+                    write_unsigned(program, *register);
+                    write_signed(program, *offset);
                 }
                 Frame::Expression(expression) => {
                     program.push(0x0f);
@@ -120,7 +121,7 @@ impl<'data> Rows<'data> {
                 return None;
             }
             program.push(0x06);
-            put_unsigned(program, *register);
+            write_unsigned(program, *register);
         }
         for (register, rule) in &to.rules {
             if from.rules.get(register) != Some(rule) {
@@ -129,7 +130,7 @@ impl<'data> Rows<'data> {
         }
         if from.arguments != to.arguments {
             program.push(0x2e);
-            put_unsigned(program, to.arguments);
+            write_unsigned(program, to.arguments);
         }
         if from.is_signed != to.is_signed {
             program.push(0x2d);
@@ -275,12 +276,12 @@ fn put_rule(program: &mut Vec<u8>, register: u64, rule: &Rule<'_>) {
             return match u64::try_from(*offset) {
                 Ok(offset) if register < 0x40 => {
                     program.push(0x80 | register as u8);
-                    put_unsigned(program, offset);
+                    write_unsigned(program, offset);
                 }
                 _ => {
                     program.push(0x11);
-                    put_unsigned(program, register);
-                    put_signed(program, *offset);
+                    write_unsigned(program, register);
+                    write_signed(program, *offset);
                 }
             };
         }
@@ -290,10 +291,10 @@ fn put_rule(program: &mut Vec<u8>, register: u64, rule: &Rule<'_>) {
         Rule::ValueOf(_) => 0x16,
     };
     program.push(opcode);
-    put_unsigned(program, register);
+    write_unsigned(program, register);
     match rule {
-        Rule::Value(offset) => put_signed(program, *offset),
-        Rule::Register(other) => put_unsigned(program, *other),
+        Rule::Value(offset) => write_signed(program, *offset),
+        Rule::Register(other) => write_unsigned(program, *other),
         Rule::StoredAt(expression) | Rule::ValueOf(expression) => put_block(program, expression),
         Rule::Undefined | Rule::SameValue | Rule::Stored(_) => {}
     }
@@ -318,7 +319,7 @@ fn advance(program: &mut Vec<u8>, distance: u64, factor: u64) -> Option<()> {
 }
 
 fn put_block(program: &mut Vec<u8>, block: &[u8]) {
-    put_unsigned(program, block.len() as u64);
+    write_unsigned(program, block.len() as u64);
     program.extend_from_slice(block);
 }
 
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_state_knows_whether_the_return_address_is_signed() {
+    fn remembered_states_know_whether_return_addresses_are_signed() {
         // Signed; remembered; no longer signed; restored.
         let rows = Rows::new(COMMON, &[0x41, 0x2d, 0x41, 0x0a, 0x41, 0x2d, 0x41, 0x0b], 1).unwrap();
         assert_eq!(rows.at(4), rows.at(1));

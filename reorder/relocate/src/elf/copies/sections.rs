@@ -27,7 +27,7 @@ pub(super) const RECORD: &str = ".reorder.clones";
 /// Name of the section with the exception tables of copies.
 pub(super) const EXCEPTIONS: &str = ".gcc_except_table.reorder";
 /// Suffix of the copies' names.
-pub const SUFFIX: &str = ".reorder";
+pub(crate) const SUFFIX: &str = ".reorder";
 
 /// Where the contents of a section are.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use super::bodies::Body;
 use super::exceptions::ExceptionTable;
-use super::leb128::Reader;
 use super::obstacle::Obstacle;
+use super::reader::Reader;
 use super::rows::Rows;
 use crate::elf::unwind::{HEADER_SIZE, KNOWN_HEADER, ROW_SIZE};
 use reorder_base::address::Address;

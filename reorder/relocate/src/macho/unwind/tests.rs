@@ -69,7 +69,7 @@ fn neighbours_of_one_encoding_merge_where_allowed() {
 }
 
 #[test]
-fn what_nobody_described_stays_so_wherever_it_goes() {
+fn what_no_entry_described_stays_so_wherever_it_goes() {
     // The first and the last range have no entry.
     let old = info(&[(0x110, 5), (0x120, 6)], 0x130, &[]);
     let new = rebuilt(

@@ -21,7 +21,7 @@ pub(super) fn render(report: &MeasureReport) -> String {
             text.push('\n');
         }
     }
-    text.push_str(&format!("Machine: {}\n", escaped(&report.surroundings.text())));
+    text.push_str(&format!("System: {}\n", escaped(&report.surroundings.text())));
     for warning in &report.warnings {
         text.push_str(&format!("\n- {}\n", escaped(&warning.text())));
     }

@@ -20,7 +20,7 @@ pub(super) fn read(
     let records = contents(object, "__llvm_covdata").ok_or("has no section __llvm_covdata")?;
     let names = contents(object, "__llvm_covnames").ok_or("has no section __llvm_covnames")?;
     if object.is_64() != version.is_wide() || object.is_little_endian() != version.is_little_endian() {
-        return Err("is for another machine".to_owned());
+        return Err("is for another processor".to_owned());
     }
     let layout = version.layout();
     if !records.len().is_multiple_of(layout.size) {

@@ -94,7 +94,7 @@ struct Strings {
 
 impl Strings {
     /// No symbol is longer.
-    const LONGEST: usize = 64 << 10;
+    const MAX_LENGTH: usize = 64 << 10;
     /// Functions of headers have their names in every unit, and linkers merge them.
     const REPETITIONS: u64 = 64;
 
@@ -114,8 +114,8 @@ impl Strings {
         // A string without an end may have been looked for in all of its section.
         let text = string().inspect_err(|_| self.read /= 2)?;
         self.read = self.read.saturating_sub(text.len() as u64);
-        self.left_out += u64::from(text.len() > Self::LONGEST);
-        Ok(Some(text).filter(|text| text.len() <= Self::LONGEST))
+        self.left_out += u64::from(text.len() > Self::MAX_LENGTH);
+        Ok(Some(text).filter(|text| text.len() <= Self::MAX_LENGTH))
     }
 
     /// Whether a name can be kept.
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn strings_cost_no_more_than_their_sections() {
         const SECTIONS: u64 = 1 << 20;
-        let (long, short) = ([b'a'; Strings::LONGEST + 1], [b'a'; 1000]);
+        let (long, short) = ([b'a'; Strings::MAX_LENGTH + 1], [b'a'; 1000]);
         let [long, short] = [&long[..], &short[..]].map(|text| EndianSlice::new(text, RunTimeEndian::Little));
         let mut strings = Strings::of(SECTIONS);
         assert!(strings.read(|| Ok(long)).unwrap().is_none(), "too long");

@@ -1,4 +1,4 @@
-//! Profiles of every version and machine, written here field by field; the same with damage.
+//! Profiles of every version and processor, written here field by field; the same with damage.
 
 use std::path::Path;
 
@@ -287,7 +287,7 @@ fn images_without_build_id_are_told_apart_by_their_functions() {
 }
 
 #[test]
-fn a_profile_of_another_machine_leaves_the_image_readable() {
+fn a_profile_of_another_processor_leaves_the_image_readable() {
     use super::super::llvm_correlate::{Correlation, Wanted};
     use super::{ByteOrder, RecordVersion, encoding::Encoding};
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/profiles/llvm_raw");
@@ -302,6 +302,6 @@ fn a_profile_of_another_machine_leaves_the_image_readable() {
         wanted.find(&companions).map(|(_, functions)| functions.functions.len())
     };
     let error = find(ByteOrder::Big).unwrap_err();
-    assert!(error.to_string().contains("another machine"), "{error}");
+    assert!(error.to_string().contains("another processor"), "{error}");
     assert!(find(ByteOrder::Little).unwrap() > 0);
 }

@@ -69,9 +69,9 @@ impl<'data> Iterator for Lines<'data> {
 
 /// As much of a line as fits a message.
 fn abbreviated(line: &[u8]) -> String {
-    const LONGEST: usize = 40;
-    match line.get(..LONGEST) {
-        Some(beginning) if line.len() > LONGEST => format!("{}...", beginning.escape_ascii()),
+    const MAX_LENGTH: usize = 40;
+    match line.get(..MAX_LENGTH) {
+        Some(beginning) if line.len() > MAX_LENGTH => format!("{}...", beginning.escape_ascii()),
         _ => line.escape_ascii().to_string(),
     }
 }

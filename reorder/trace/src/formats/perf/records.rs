@@ -112,11 +112,11 @@ fn read_map(cursor: &mut Cursor<'_>, newer: Option<u16>) -> Result<Map> {
     let (start, size, offset) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
     let mut build_id = None;
     if let Some(misc) = newer {
-        const LONGEST: usize = 20;
+        const MAX_LENGTH: usize = 20;
         let length = usize::from(cursor.u8()?);
         cursor.skip(3)?;
-        let bytes = cursor.take(LONGEST as u64)?;
-        let has_build_id = misc & HAS_BUILD_ID != 0 && (1..=LONGEST).contains(&length);
+        let bytes = cursor.take(MAX_LENGTH as u64)?;
+        let has_build_id = misc & HAS_BUILD_ID != 0 && (1..=MAX_LENGTH).contains(&length);
         build_id = has_build_id.then(|| bytes[..length].to_vec());
         cursor.skip(8)?;
     }

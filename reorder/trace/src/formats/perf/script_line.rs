@@ -209,10 +209,10 @@ fn without_offset(symbol: &[u8]) -> &[u8] {
 
 /// At least four digits, so that no short word is taken for one; a probe's address is in parentheses.
 fn address(word: &[u8]) -> Option<u64> {
-    const SHORTEST: usize = 4;
+    const MIN_DIGITS: usize = 4;
     let bare = word.strip_prefix(b"(").and_then(|word| word.strip_suffix(b")")).unwrap_or(word);
     let bare = bare.strip_prefix(b"0x").unwrap_or(bare);
-    (bare.len() >= SHORTEST).then(|| hexadecimal(bare)).flatten()
+    (bare.len() >= MIN_DIGITS).then(|| hexadecimal(bare)).flatten()
 }
 
 /// After `PERF_RECORD_`.

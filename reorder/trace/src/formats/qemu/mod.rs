@@ -28,7 +28,7 @@ use reorder_base::hint::Hint;
 use reorder_base::numbers::prefixed_hexadecimal;
 
 const COMMAND: &str = "qemu-x86_64 -d in_asm,nochain,page -D blocks.log PROGRAM ARGUMENTS (or the qemu-* of the \
-                       program's machine)";
+                       program's processor)";
 
 /// Whether it has a block's first line; a log starts with one unless other things are logged too.
 pub(super) fn accepts(bytes: &[u8]) -> bool {

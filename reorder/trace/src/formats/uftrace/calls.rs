@@ -81,7 +81,7 @@ impl Calls {
         {
             if has_arguments {
                 has_arguments = false;
-                position = behind_arguments(bytes, position, last_time, order);
+                position = after_arguments(bytes, position, last_time, order);
                 continue;
             }
             if record.magic != MAGIC {
@@ -121,7 +121,7 @@ const MAX_ARGUMENTS: usize = 1024;
 
 /// Offset of the next record after values of arguments, which begin at `position` and have no stated length. The record is
 /// recognised by its fixed bits and by a later time. A pointer may have both, but its time is far later.
-fn behind_arguments(bytes: &[u8], position: usize, last_time: u64, order: ByteOrder) -> usize {
+fn after_arguments(bytes: &[u8], position: usize, last_time: u64, order: ByteOrder) -> usize {
     let times = last_time..last_time.saturating_add(MAX_PAUSE);
     let candidates = (position..=position + MAX_ARGUMENTS).step_by(RECORD / 2).filter_map(|position| {
         let record = Record::parse(bytes.get(position..position + RECORD)?, order)?;

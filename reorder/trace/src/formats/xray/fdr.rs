@@ -42,7 +42,7 @@ pub(super) fn accepts(bytes: &[u8]) -> bool {
 /// Logs of big-endian processors, whose bit fields are laid out differently.
 pub(super) fn read(header: &Header, bytes: &[u8], records: &mut Records) -> Result<()> {
     if header.order == ByteOrder::Big {
-        return Err(Error::malformed(0, "FDR logs of big-endian machines cannot be read")
+        return Err(Error::malformed(0, "FDR logs of big-endian processors cannot be read")
             .with_hint("use the basic mode: xray_mode=xray-basic"));
     }
     let body = bytes.get(LENGTH..).unwrap_or_default();

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use goblin::elf::header::ET_EXEC;
 
-use crate::bytes::{displacement_at, u32_at, u64_at};
-use crate::elf::unwind_walk::{INDIRECT, OMITTED, unsigned_leb128};
+use crate::bytes::{displacement_at, signed_leb128, u32_at, u64_at, unsigned_leb128};
+use crate::elf::unwind_walk::{INDIRECT, OMITTED};
 use crate::elf::view::ElfView;
 use crate::exception_table::number;
 
@@ -293,14 +293,6 @@ fn pointer(
     Some((value != 0).then(|| (encoding & INDIRECT != 0, base.wrapping_add(value))))
 }
 
-/// Reads one signed LEB128 number of at most ten bytes.
-fn signed_leb128(bytes: &[u8], cursor: &mut usize) -> Option<i64> {
-    let start = *cursor;
-    let value = unsigned_leb128(bytes, cursor)? as i64;
-    let unused = 64_u32.saturating_sub(7 * u32::try_from(*cursor - start).ok()?);
-    Some(value << unused >> unused)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,15 +385,6 @@ mod tests {
         let relocated = ExceptionTable::parse((&TABLE, ADDRESS), false, START, &mut 10).expect("sites");
         assert_eq!(relocated.at(START + 0x10), None);
         assert_eq!(relocated.at(START + 4), Some(Found::NoPad));
-    }
-
-    #[test]
-    fn signed_numbers_have_the_sign_of_their_last_bit() {
-        let number = |bytes: &[u8]| signed_leb128(bytes, &mut 0);
-        assert_eq!((number(&[0x3f]), number(&[0x40]), number(&[0x7f])), (Some(63), Some(-64), Some(-1)));
-        assert_eq!((number(&[0xff, 0]), number(&[0x80, 0x7f])), (Some(127), Some(-128)));
-        let lowest = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7f];
-        assert_eq!(number(&lowest), Some(i64::MIN));
     }
 
     proptest::proptest! {

@@ -13,7 +13,8 @@ use super::record::Copied;
 use super::rows::{Row, RowReader, Rows};
 use super::unwind::{UnwindTables, length, parent};
 use super::unwind_homes::Homes;
-use crate::elf::unwind_walk::{INDIRECT, OMITTED, UnwindEntry, unsigned_leb128};
+use crate::bytes::unsigned_leb128;
+use crate::elf::unwind_walk::{INDIRECT, OMITTED, UnwindEntry};
 use crate::report::{Check, Findings};
 use reorder_base::address::{Address, NewAddress};
 

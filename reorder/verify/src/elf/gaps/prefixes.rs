@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_the_previous_function_did_not_move_with_the_next_one() {
+    fn bytes_of_one_function_do_not_move_with_the_next() {
         let found = |old, new, size| Move { old_start: Address(old), new_start: NewAddress(new), size };
         let (previous, next) = (found(0x10, 0x50, 8), found(0x30, 0x5a, 4));
         let moves = AddressMoves::from_evidence(vec![previous, next]).expect("they are disjoint");

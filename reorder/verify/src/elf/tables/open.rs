@@ -55,7 +55,7 @@ impl Tables<'_> {
             ));
             return outcome;
         }
-        if let Some(difference) = self.left_behind(table, rest, changed == 0, &region, &is_necessary) {
+        if let Some(difference) = self.stale_entry(table, rest, changed == 0, &region, &is_necessary) {
             outcome.differences.push(difference);
         }
         if let Some(last) = taken.last() {
@@ -103,7 +103,7 @@ impl Tables<'_> {
     }
 
     /// A word that stayed although it can only be an entry that had to follow.
-    fn left_behind(
+    fn stale_entry(
         &self,
         table: &Table,
         rest: &[TableWord],

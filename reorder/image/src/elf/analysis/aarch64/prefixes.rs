@@ -148,9 +148,9 @@ fn load_before(word: u32) -> Option<(Register, u64)> {
     let offset = (word << 11) as i32 >> 23;
     let is_load = word & 0xffe0_0c00 == 0xb840_0000 || word & 0xfff0_0c00 == 0xb850_0000;
     let distance = u64::try_from(-i64::from(offset)).ok()?;
-    let is_in_front =
+    let is_before_entry =
         distance > 0 && distance.is_multiple_of(WORD) && Register::at(word, 5) != Register::NONE;
-    (is_load && is_in_front).then(|| (Register::at(word, 5), distance))
+    (is_load && is_before_entry).then(|| (Register::at(word, 5), distance))
 }
 
 /// All words of functions and between them, in pieces.

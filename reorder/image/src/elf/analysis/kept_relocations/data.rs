@@ -15,7 +15,7 @@ use super::Outcome;
 use super::absolute::{Verdict, judge};
 
 /// The words of data that, as their bytes confirm, hold addresses of code: known before code is divided into blocks.
-pub fn absolute_words(
+pub(crate) fn absolute_words(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
     tables: &KeptTables<'_>,

@@ -28,7 +28,7 @@ use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 
 pub use aarch64::holds;
-pub use data::absolute_words;
+pub(crate) use data::absolute_words;
 
 /// How often kept relocations were compared with the code, and with what result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -62,7 +62,7 @@ impl KeptRelocations {
     }
 
     /// Where the sections start whose absolute addresses are listed.
-    pub fn listed_sections(&self, tables: &KeptTables<'_>) -> impl Iterator<Item = Address> {
+    pub(crate) fn listed_sections(&self, tables: &KeptTables<'_>) -> impl Iterator<Item = Address> {
         let usable = tables.tables.iter().filter(|_| self.is_usable());
         usable.map(|table| table.target.address)
     }

@@ -10,6 +10,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic
 
 use super::fields::{Field, Use};
 use crate::decode::padding::is_no_operation;
+use crate::decode::x86_64::is_call;
 use reorder_base::address::Address;
 
 /// The kind of a byte of the atom.
@@ -215,10 +216,6 @@ fn may_be_last(instruction: &Instruction) -> bool {
     is_call(instruction)
         || instruction.flow_control() == FlowControl::Interrupt
         || instruction.mnemonic() == Mnemonic::Hlt
-}
-
-fn is_call(instruction: &Instruction) -> bool {
-    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
 /// Instructions that programs cannot use or that current compilers never write: the bytes are more likely data.

@@ -1,8 +1,8 @@
 //! What new runs pay for another order of the functions that no trace ran.
 //!
-//! Takes the problem and the order by pages; gives the growth of a new run's cost. Recorded runs are left out in turn and
+//! Takes the problem and the order by pages; gives the growth of a new run's cost. Recorded runs are held out in turn and
 //! taken for new ones. The growth is measured on the part of their cost that functions outside the known traces cause, and
-//! then scaled: really new runs execute more such code than left-out ones do.
+//! then scaled: really new runs execute more such code than held-out ones do.
 
 use rayon::prelude::*;
 
@@ -12,11 +12,11 @@ use crate::problem::LayoutProblem;
 use crate::score::Cost;
 use crate::solve::unseen::{Fold, UnseenOrder};
 
-/// Parts of the recorded runs that are left out in turn.
+/// Parts of the recorded runs that are held out in turn.
 const FOLDS: usize = 4;
 
 /// The least share of a new run's cost, in thousandths, that functions outside all traces cause. Runs of other kinds than
-/// the recorded ones had 200 and 260 on two large programs; left-out runs had as few as 50.
+/// the recorded ones had 200 and 260 on two large programs; held-out runs had as few as 50.
 const LEAST_SHARE_PERMILLE: u64 = 250;
 
 /// The share of the measured growth, in thousandths, that really comes: units are measured in random order, but similar ones
@@ -24,7 +24,7 @@ const LEAST_SHARE_PERMILLE: u64 = 250;
 const REALIZED_PERMILLE: u64 = 650;
 
 /// The recorded runs in parts, each taken for new runs where only the others are known.
-pub(super) struct LeftOut {
+pub(super) struct HeldOut {
     trials: Vec<Trial>,
 }
 
@@ -35,11 +35,11 @@ struct Trial {
     /// All others in the order by pages.
     tail: Vec<FunctionId>,
     cost: Cost,
-    /// The cost of the part of the left-out runs that is known.
+    /// The cost of the part of the held-out runs that is known.
     known_cost: Cost,
 }
 
-impl LeftOut {
+impl HeldOut {
     pub(super) fn new(problem: &LayoutProblem, unseen: UnseenOrder) -> Self {
         let trials = (0..FOLDS).into_par_iter().filter_map(|part| {
             let fold = Fold::new(problem, part, FOLDS)?;
