@@ -12,6 +12,7 @@ pub mod gate;
 pub mod hints;
 mod names;
 pub(crate) mod optimize_report;
+pub(crate) mod optimize_set_report;
 pub mod packages;
 pub mod page;
 pub mod remarks;

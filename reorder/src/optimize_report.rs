@@ -94,7 +94,7 @@ impl SimulatedPages {
         })
     }
 
-    fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         let block_bound = match (self.block_bound_faults, other.block_bound_faults) {
             (None, None) => None,
             (one, two) => {

@@ -23,7 +23,7 @@ use reorder_trace::{Companions, ImageIdentity, read_files, resolve};
 use crate::layout_names::ProfileName;
 
 /// The alignment that compilers for x86-64 give to functions.
-const USUAL_ALIGNMENT: u64 = 16;
+const DEFAULT_ALIGNMENT: u64 = 16;
 
 /// One input section in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +231,7 @@ fn sections_of_functions(spans: &[Span]) -> Vec<InputSection> {
             _ => sections.push(InputSection {
                 address: span.start,
                 size: span.end - span.start,
-                alignment: USUAL_ALIGNMENT.min(1 << span.start.trailing_zeros().min(32)),
+                alignment: DEFAULT_ALIGNMENT.min(1 << span.start.trailing_zeros().min(32)),
             }),
         }
     }

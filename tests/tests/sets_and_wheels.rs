@@ -76,6 +76,74 @@ fn a_program_moves_together_with_the_libraries_that_it_loads() {
 }
 
 #[test]
+fn optimize_lays_out_a_program_and_its_libraries() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path();
+    program_with_library(directory);
+    let optimize = |words: &[&str]| {
+        let first = ["optimize", "./program", "--libraries", "-o", "set", "--measure-runs", "2"];
+        run(reorder().args(first).args(words).current_dir(directory))
+    };
+    let outcome = optimize(&["--run", "", "--run", "one two", "--keep-traces", "traces", "--format", "json"]);
+    assert!(outcome.success(), "{outcome}");
+    let report: serde_json::Value = serde_json::from_str(&outcome.stdout_text()).unwrap();
+    let images = report["images"].as_array().unwrap();
+    let image = |name: &str| {
+        let found = images.iter().find(|image| image["image"].as_str().unwrap().ends_with(name));
+        found.unwrap_or_else(|| panic!("{name} is not in {report}"))
+    };
+    let faults = |value: &serde_json::Value, key: &str| value[key].as_u64().unwrap();
+    for name in ["/program", "/libown.so", "/libc.so.6"] {
+        let image = image(name);
+        assert!(faults(image, "new_faults") <= faults(image, "old_faults"), "{image}");
+        assert!(faults(image, "lower_bound_faults") <= faults(image, "new_faults"), "{image}");
+        assert!(fs::exists(directory.join(image["output"].as_str().unwrap())).unwrap());
+    }
+    let sum = |key: &str| images.iter().map(|image| faults(image, key)).sum::<u64>();
+    for key in ["old_faults", "new_faults", "lower_bound_faults"] {
+        assert_eq!(faults(&report["total"], key), sum(key));
+    }
+    assert!(sum("new_faults") < sum("old_faults"), "{report}");
+    for run in report["runs"].as_array().unwrap() {
+        let figures = run["measured"]["figures"].as_array().unwrap();
+        let minor = figures.iter().find(|figure| figure["kind"] == "minor_faults").unwrap();
+        assert!(minor["new"]["median"].as_f64().unwrap() > 0.0, "{run}");
+    }
+    assert_eq!(
+        fs::read_dir(directory.join("traces"))
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("libown"))
+            .count(),
+        2
+    );
+    let before = run(Command::new("./program").current_dir(directory));
+    let after =
+        run(Command::new("bash").args(["-c", report["start"].as_str().unwrap()]).current_dir(directory));
+    assert_eq!(after.stdout_text(), before.stdout_text());
+    let left: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with(".reorder"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+
+    let text = optimize(&["--run", ""]);
+    for expected in [
+        "text page faults, simulated",
+        "all images",
+        "the whole process, measured",
+        "moved and verified in set",
+    ] {
+        assert!(text.stdout_text().contains(expected), "{expected}: {text}");
+    }
+    let automatic = optimize(&["--run", "", "--layout", "auto"]);
+    assert!(
+        !automatic.success() && automatic.stderr_text().contains("--layout functions, blocks or both"),
+        "{automatic}"
+    );
+}
+
+#[test]
 fn a_set_never_takes_the_place_of_its_inputs() {
     let scratch = tempfile::tempdir().unwrap();
     program_with_library(scratch.path());

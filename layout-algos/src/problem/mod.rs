@@ -16,7 +16,7 @@ pub use rows::{Rows, TooManyItems};
 pub use traces::{Trace, TraceView, Traces};
 
 /// Alignment of functions unless it is given: what compilers choose on x86-64.
-pub const USUAL_ALIGNMENT: u32 = 16;
+pub const DEFAULT_ALIGNMENT: u32 = 16;
 
 /// Functions, traces and further facts whose indices fit together.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl LayoutProblem {
         }
         let traces = Traces::new(traces, sizes.len())?;
         Self {
-            alignments: vec![USUAL_ALIGNMENT; sizes.len()],
+            alignments: vec![DEFAULT_ALIGNMENT; sizes.len()],
             sizes,
             traces,
             references: None,

@@ -1,6 +1,6 @@
-//! Understanding the binary; read only.
+//! Understanding images; read only.
 //!
-//! In: the file's bytes. Out: headers, functions, references, pins. Guarantee: nothing that this module reports
+//! In: the file's bytes. Out: headers, functions, references, pins. Guarantee: nothing that this crate reports
 //! as movable is referenced by anything that is not listed.
 
 #![forbid(unsafe_code)] // the system is asked in reorder-system alone

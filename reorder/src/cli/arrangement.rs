@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::cli::previous::PreviousArguments;
 use crate::cli::talk::Talk;
-use crate::cli::traces_input::TracesInput;
+use crate::cli::traces_input::{CompanionFiles, TracesInput};
 use reorder_base::error::{Error, Result};
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_layout::arguments::LayoutArguments;
@@ -51,6 +51,11 @@ impl Wanted {
 }
 
 impl ArrangementArguments {
+    /// A layout by the traces at `paths`.
+    pub(crate) fn of_traces(paths: Vec<PathBuf>, layout: LayoutArguments) -> Self {
+        Self { traces: TracesInput { paths, companions: CompanionFiles::default() }, order: None, layout }
+    }
+
     /// The files that are read to find out where functions go, each kind with its name in messages.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use crate::cli::ending_args::{EndingArguments, InputArgument, telling_when_long}
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::optimize_layout::{LaidOut, LayoutChoice, Recorded, laid_out};
 use crate::cli::optimize_page::pending_page;
+use crate::cli::optimize_set;
 use crate::cli::relocate_args::RelocateArguments;
 use crate::cli::report::PAGE_NAME;
 use crate::exit_status::ExitStatus;
@@ -51,7 +52,8 @@ Examples:
   reorder optimize ./program -o program.fast --run '--first-screen \"my file\"' --keep-traces traces
   reorder optimize ./program --in-place --run '' --measure-runs 0
   reorder optimize ./server -o server.fast --run '--port 8080' --until 'listening'
-  reorder optimize /usr/bin/php -o php.fast --run '' --stdin page.php";
+  reorder optimize /usr/bin/php -o php.fast --run '' --stdin page.php
+  reorder optimize /usr/bin/gdb --libraries -o gdb.fast --run --version";
 
 /// Record runs of a program, move its functions, prove the result and measure the gain
 ///
@@ -63,13 +65,16 @@ Examples:
 pub struct OptimizeArguments {
     /// The program: a path, or a name that is looked up in PATH as by `reorder record`
     #[arg(value_name = "IMAGE")]
-    image: PathBuf,
-    /// Write the result to this file
+    pub(super) image: PathBuf,
+    /// Write the result to this file, or to this directory with --libraries
     #[arg(short, long, value_name = "FILE", required_unless_present = "in_place")]
-    output: Option<PathBuf>,
+    pub(super) output: Option<PathBuf>,
     /// Replace IMAGE itself, atomically
     #[arg(long, conflicts_with = "output")]
     in_place: bool,
+    /// Lay out the libraries that the program loads at startup as well, and write them all to the directory -o
+    #[arg(long, requires = "output", conflicts_with_all = ["in_place", "report"])]
+    libraries: bool,
     /// Arguments of a run to optimize for, quoted as for a shell; repeatable
     #[arg(long = "run", value_name = "ARGS", required = true, allow_hyphen_values = true)]
     runs: Vec<String>,
@@ -77,28 +82,28 @@ pub struct OptimizeArguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     record_runs: u32,
     #[command(flatten)]
-    order: LayoutArguments,
+    pub(super) order: LayoutArguments,
     /// What is laid out; all but `functions` record the basic blocks that run
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
-    layout: LayoutChoice,
+    pub(super) layout: LayoutChoice,
     #[command(flatten)]
-    relocate: RelocateArguments,
+    pub(super) relocate: RelocateArguments,
     /// Keep the traces in this directory
     #[arg(long, value_name = "DIR")]
-    keep_traces: Option<PathBuf>,
+    pub(super) keep_traces: Option<PathBuf>,
     /// Measured executions of each program for each run; 0 measures nothing
     #[arg(long, value_name = "N", default_value_t = 11)]
-    measure_runs: usize,
+    pub(super) measure_runs: usize,
     /// Also write an HTML page that shows the text before and after, as `reorder report` does
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     #[command(flatten)]
     ending: EndingArguments,
     #[command(flatten)]
-    stdin: InputArgument,
+    pub(super) stdin: InputArgument,
     /// Kill a run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    time_limit: u64,
+    pub(super) time_limit: u64,
 }
 
 /// One set of arguments and its traces.
@@ -127,6 +132,9 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     }
     runnable::check(image, RecordedUse::Apply)?;
     processor::check_program(image, RunPurpose::Record)?;
+    if arguments.libraries {
+        return optimize_set::run(arguments, context, (runs, stop));
+    }
     let mapped = map_image(image)?;
     let report = optimize(arguments, context, &mapped, (runs, stop)).map_err(|error| error.in_file(image))?;
     if report.total.new_faults > report.total.old_faults {
@@ -165,7 +173,8 @@ fn optimize(
     let room = arguments.layout.moves_functions().then(|| Analysis::new(&file, &functions)).transpose()?;
     phase.finish(&counted(functions.table.len() as u64, "function"));
 
-    let starts = record_runs(arguments, context, &file, &functions.table, (runs, &stop))?;
+    let recordings = record_runs(arguments, context, &[], (runs, &stop))?;
+    let starts = resolved(arguments, context, &file, &functions.table, recordings)?;
 
     let request = arguments.order.request(Memory::default());
     let input = Recorded { file: &file, functions: &functions, starts: &starts, request: &request };
@@ -212,27 +221,34 @@ fn optimize(
     ))
 }
 
-/// Records every run and finds its functions.
-fn record_runs(
+/// One set of arguments and what was recorded with it.
+pub(super) struct Recording {
+    /// The arguments as given.
+    pub(super) shown: String,
+    pub(super) arguments: Vec<OsString>,
+    /// Of all images.
+    pub(super) traces: Vec<RecordedTrace>,
+}
+
+/// Records every run, of the program and of `images`.
+pub(super) fn record_runs(
     arguments: &OptimizeArguments,
     context: &Context,
-    file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    images: &[PathBuf],
     (runs, stop): (Vec<Vec<OsString>>, &StopRule),
-) -> Result<Vec<Start>> {
+) -> Result<Vec<Recording>> {
     let phase = context.talk.phase("record", runs.len() as u64);
-    let identity = ImageIdentity::of(&arguments.image, file.build_id());
     let mut first_run = match &arguments.keep_traces {
         Some(directory) => record::next_run(directory)?,
         None => 1,
     };
-    let mut starts = Vec::new();
+    let mut recordings = Vec::new();
     let mut executions = 0;
     for (words, shown) in runs.into_iter().zip(&arguments.runs) {
         let request = RecordRequest {
             program: as_path_argument(&arguments.image),
             arguments: words.clone(),
-            images: Vec::new(),
+            images: images.to_vec(),
             runs: arguments.record_runs,
             first_run,
             discard_output: true,
@@ -263,11 +279,32 @@ fn record_runs(
             record::write_traces(directory, &outcome.traces)?;
         }
         executions += outcome.statistics.first_executions;
-        let traces: Vec<_> = outcome.traces.into_iter().map(|RecordedTrace { trace, .. }| trace).collect();
-        let traces = resolve(&traces, functions, &identity)?;
-        starts.push(Start { shown: shown.clone(), arguments: words, traces });
+        recordings.push(Recording { shown: shown.clone(), arguments: words, traces: outcome.traces });
         phase.step();
     }
+    phase.finish(&format!(
+        "{} in {}",
+        counted(executions, "first execution"),
+        counted(recordings.len() as u64, "run")
+    ));
+    Ok(recordings)
+}
+
+/// Finds the functions of the program that recorded runs execute; says so if these are few.
+fn resolved(
+    arguments: &OptimizeArguments,
+    context: &Context,
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    recordings: Vec<Recording>,
+) -> Result<Vec<Start>> {
+    let identity = ImageIdentity::of(&arguments.image, file.build_id());
+    let start = |recording: Recording| {
+        let traces: Vec<_> = recording.traces.into_iter().map(|RecordedTrace { trace, .. }| trace).collect();
+        let traces = resolve(&traces, functions, &identity)?;
+        Ok(Start { shown: recording.shown, arguments: recording.arguments, traces })
+    };
+    let starts = recordings.into_iter().map(start).collect::<Result<Vec<_>>>()?;
     let own: BTreeSet<_> = starts
         .iter()
         .flat_map(|start| start.traces.traces.iter().flat_map(|trace| trace.functions.iter()))
@@ -277,17 +314,10 @@ fn record_runs(
             "only {} of its own functions run: the code of this program is in its libraries, which stay as they are",
             own.len()
         );
-        let image = arguments.image.display();
-        let next = format!(
-            "reorder record -o traces --libraries -- {image} ARGUMENTS, then: reorder apply {image} -t traces --set DIR"
-        );
-        context.talk.warning(&cause, Some(&next));
+        let next =
+            "write the program and its libraries to a directory: reorder optimize --libraries … -o DIR";
+        context.talk.warning(&cause, Some(next));
     }
-    phase.finish(&format!(
-        "{} in {}",
-        counted(executions, "first execution"),
-        counted(starts.len() as u64, "run")
-    ));
     Ok(starts)
 }
 
@@ -303,7 +333,7 @@ fn of_run(error: Error, shown: &str) -> Error {
 }
 
 /// The path in a form that is never looked up in `PATH`.
-fn as_path_argument(image: &Path) -> OsString {
+pub(super) fn as_path_argument(image: &Path) -> OsString {
     match image.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new(".").join(image).into_os_string(),
         _ => image.as_os_str().to_owned(),

@@ -61,6 +61,14 @@ impl ValueEnum for LayoutChoice {
 }
 
 impl LayoutChoice {
+    /// The layout, unless it is to be found out.
+    pub(crate) fn kind(self) -> Option<LayoutKind> {
+        match self {
+            Self::Only(kind) => Some(kind),
+            Self::Auto => None,
+        }
+    }
+
     /// Whether functions may move.
     pub(crate) fn moves_functions(self) -> bool {
         self != Self::Only(LayoutKind::Blocks)

@@ -24,7 +24,7 @@ pub(crate) struct TracesInput {
 }
 
 /// Files without which trace files cannot be interpreted.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CompanionFiles {
     /// File without which the traces cannot be interpreted: the instrumented program, its debug file or .dSYM, a map of
     /// names; repeatable

@@ -66,7 +66,7 @@ const LLD_SCRIPT: &[&str] =
     &["Linker script for lld: -T FILE, in addition to everything else; clang and gcc: -Wl,-T,FILE"];
 const BFD: &[&str] = &[
     "Linker script for GNU ld: -T FILE, in addition to everything else; gcc: -Wl,-T,FILE",
-    "it adds to the linker's own script and puts the functions into .text.ordered, in front of .text",
+    "it adds to the linker's own script and puts the functions into .text.ordered, before .text",
 ];
 const LD64: &[&str] = &["Order file for Apple's linkers and ld64.lld: -order_file FILE, in Xcode ORDER_FILE"];
 

@@ -1,7 +1,7 @@
 //! The atoms of `__text`, which must not be divided, and the map made of their new places.
 //!
 //! Function starts, symbols and unwind rows of the *old* image cut `__text` into atoms that cover it completely. A map is
-//! accepted if the atoms do not overlap in the new image; only padding at the end of an atom may be left behind.
+//! accepted if the atoms do not overlap in the new image; only padding at the end of an atom need not go with it.
 
 use super::super::aarch64::{self, NOP};
 use super::super::bytes::range;

@@ -44,7 +44,7 @@ pub(crate) struct BlockFlow {
 }
 
 /// Bound on the steps of one search; a block with longer chains of definitions is pinned.
-const SEARCH_LIMIT: usize = 20_000;
+const MAX_VISITED: usize = 20_000;
 /// Bound on jumps through a register in one block; interpreters have hundreds.
 const MAX_JUMPS: usize = 2_000;
 /// Number of instructions that the search for the load of a distance goes back.
@@ -267,7 +267,7 @@ impl BlockFlow {
             if !visited.insert((position, register)) {
                 continue;
             }
-            if visited.len() > SEARCH_LIMIT {
+            if visited.len() > MAX_VISITED {
                 sources.unknown = true;
                 return sources;
             }

@@ -1,4 +1,4 @@
-//! Profiles whose names and records stayed behind: in the program's debug information, or in sections of it that are
+//! Profiles without names and records: these are in the program's debug information, or in sections of it that are
 //! not loaded.
 //!
 //! In: the image that a profile came from, or its debug file. Out: its functions with the places of their counters.

@@ -1,0 +1,192 @@
+//! `reorder optimize --libraries`: the whole pipeline for a program and the libraries that it loads at startup.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::cli::apply_elf::ElfRequest;
+use crate::cli::arrangement::ArrangementArguments;
+use crate::cli::check_args::check_all;
+use crate::cli::context::Context;
+use crate::cli::kept_inputs::KeptFiles;
+use crate::cli::moved_set::{MovedImage, MovedSet};
+use crate::cli::optimize::{OptimizeArguments, Recording, as_path_argument, record_runs};
+use crate::exit_status::ExitStatus;
+use crate::hints;
+use crate::optimize_report::SimulatedPages;
+use crate::optimize_set_report::{OptimizeSetReport, OptimizedImage, OptimizedSetRun};
+use reorder_base::error::{Error, Result};
+use reorder_base::hint::Hint;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
+use reorder_layout::memory;
+use reorder_layout::simulate::{ImageNames, Placement, simulate};
+use reorder_run::check::{CheckRequest, CheckedRun};
+use reorder_run::loaded_libraries::loaded_libraries;
+use reorder_run::measure::{self, LibraryPair, MeasureRequest, Measurement};
+use reorder_run::record;
+use reorder_run::stop_rule::StopRule;
+use reorder_system::interruption::Interruption;
+use reorder_system::mapped::map_image;
+use reorder_trace::{ImageIdentity, Trace, executed_blocks, resolve};
+use reorder_verify::recover_moves;
+
+/// Records, moves, proves, checks and measures them together, and writes them to the directory of the output.
+///
+/// # Errors
+/// As for the program alone; a directory that holds one of the inputs, or in which the loader would not find the set.
+pub(super) fn run(
+    arguments: &OptimizeArguments,
+    context: &Context,
+    (runs, stop): (Vec<Vec<OsString>>, StopRule),
+) -> Result<ExitStatus> {
+    let program = &arguments.image;
+    let directory = arguments.output.as_deref().unwrap_or(Path::new("."));
+    let layout = arguments.layout.kind().ok_or_else(|| {
+        Error::usage("--layout auto compares the layouts of one image")
+            .with_hint("name one for all libraries: --layout functions, blocks or both")
+    })?;
+    arguments.relocate.check_map(false)?;
+    let mapped = map_image(program)?;
+    let libraries = ElfFile::parse(&mapped).and_then(|file| loaded_libraries(program, &file));
+    let libraries = libraries.map_err(|error| error.in_file(program))?;
+    let paths: Vec<PathBuf> = libraries.into_iter().map(|library| library.path).collect();
+
+    let recordings = record_runs(arguments, context, &paths, (runs, &stop))?;
+    let kept = tempfile::tempdir().map_err(|error| Error::io(&std::env::temp_dir(), error))?;
+    for recording in &recordings {
+        record::write_traces(kept.path(), &recording.traces)?;
+    }
+
+    let arrangement =
+        ArrangementArguments::of_traces(vec![kept.path().to_path_buf()], arguments.order.clone());
+    let options = arguments.relocate.options();
+    let request = ElfRequest { arrangement: &arrangement, options, with_map: false, clones: None, layout };
+    let set = MovedSet::make((program, mapped), directory, &request, context)?;
+    let images = set.moved.iter().map(|image| optimized(image, &recordings)).collect::<Result<Vec<_>>>()?;
+
+    // Dropped after the files: a signal that ended this process earlier would leave them beside their destinations.
+    let _interruption = Interruption::note();
+    let checks = checked(&set, arguments, context, (&recordings, &stop))?;
+    let inputs = KeptFiles::default().reads("standard input", arguments.stdin.input.as_deref());
+    set.write(inputs)?.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
+    let lacks = set.moved.iter().flat_map(|image| &image.applied.warnings);
+    lacks.for_each(|warning| context.talk.warning(warning, None));
+    let measured = measured(&set, arguments, context, (&recordings, &stop));
+
+    let runs = recordings.iter().zip(checks).zip(measured).map(|((recording, checked), measured)| {
+        OptimizedSetRun { arguments: recording.shown.clone(), checked, measured }
+    });
+    context.print(&OptimizeSetReport::new(
+        set.start()?,
+        directory,
+        images,
+        set.left.len(),
+        runs.collect(),
+    ))?;
+    Ok(ExitStatus::Success)
+}
+
+/// The pages that recorded runs need of one image, before and after.
+fn optimized(image: &MovedImage, recordings: &[Recording]) -> Result<OptimizedImage> {
+    let in_image = |error: Error| error.in_file(&image.path);
+    let file = ElfFile::parse(&image.original).map_err(in_image)?;
+    let functions = ElfFunctions::collect(&file).map_err(in_image)?;
+    let traces: Vec<Trace> = recordings
+        .iter()
+        .flat_map(|recording| recording.traces.iter().map(|recorded| recorded.trace.clone()))
+        .collect();
+    let identity = ImageIdentity::of(&image.path, file.build_id());
+    let traces = resolve(&traces, &functions.table, &identity)?;
+    let moves = recover_moves(&image.original, &image.applied.bytes)?;
+    let placement = Placement::of_elf(&file, &image.applied.bytes, &moves)?;
+    let has_blocks = traces.traces.iter().any(|trace| !trace.blocks.is_empty());
+    let executed = has_blocks.then(|| executed_blocks(&traces.traces, &file, &functions.table));
+    let models = memory::default_for_elf();
+    let simulation = simulate(
+        ImageNames::of(&image.path, Some(&image.output)),
+        &functions.table,
+        &traces,
+        executed.as_ref(),
+        Some(&placement),
+        models.get(..1).unwrap_or_default(),
+    );
+    let summary = &image.applied.summary;
+    Ok(OptimizedImage {
+        image: image.path.display().to_string(),
+        output: image.output.display().to_string(),
+        functions: summary.functions as u64,
+        functions_moved: summary.functions_moved as u64,
+        functions_pinned: summary.pinned.len() as u64,
+        pages: SimulatedPages::of(&simulation),
+    })
+}
+
+/// Runs the program without and with the set, before it is written.
+fn checked(
+    set: &MovedSet<'_>,
+    arguments: &OptimizeArguments,
+    context: &Context,
+    (recordings, stop): (&[Recording], &StopRule),
+) -> Result<Vec<CheckedRun>> {
+    let program = PathBuf::from(as_path_argument(&arguments.image));
+    let request = CheckRequest {
+        original: &program,
+        trial: &set.trial()?,
+        input: arguments.stdin.input.as_deref(),
+        stop,
+        time_limit: Duration::from_secs(arguments.time_limit),
+    };
+    let runs: Vec<_> =
+        recordings.iter().map(|recording| (recording.shown.as_str(), recording.arguments.clone())).collect();
+    check_all(&request, &runs, context)
+}
+
+/// Cold starts of the program with copies of the old and of the new images; none where they failed.
+fn measured(
+    set: &MovedSet<'_>,
+    arguments: &OptimizeArguments,
+    context: &Context,
+    (recordings, stop): (&[Recording], &StopRule),
+) -> Vec<Option<Measurement>> {
+    let libraries: Vec<LibraryPair> = set
+        .moved
+        .iter()
+        .skip(1)
+        .map(|image| LibraryPair {
+            name: image.output.file_name().unwrap_or_default().to_os_string(),
+            old: image.path.clone(),
+            new: image.output.clone(),
+        })
+        .collect();
+    if arguments.measure_runs == 0 {
+        return recordings.iter().map(|_| None).collect();
+    }
+    let phase = context.talk.phase("measure", (recordings.len() * arguments.measure_runs) as u64);
+    let measured = recordings.iter().map(|recording| {
+        let request = MeasureRequest {
+            old: PathBuf::from(as_path_argument(&arguments.image)),
+            new: set.moved.first().map(|image| image.output.clone()),
+            arguments: recording.arguments.clone(),
+            libraries: libraries.clone(),
+            rounds: arguments.measure_runs,
+            input: arguments.stdin.input.clone(),
+            stop: stop.clone(),
+            time_limit: Duration::from_secs(arguments.time_limit),
+            wording: hints::text,
+            ..MeasureRequest::default()
+        };
+        let outcome = measure::measure(&request, &|| phase.step());
+        let told = |error: Error| {
+            let hint = error.hint.as_ref().filter(|hint| **hint != Hint::ReportCrash).map(hints::text);
+            context.talk.warning(&format!("`{}` is not measured: {error}", recording.shown), hint.as_deref());
+        };
+        outcome.map_err(told).ok()
+    });
+    let measured: Vec<_> = measured.collect();
+    phase.finish(&format!(
+        "{} cold starts of each set",
+        measured.iter().flatten().count() * arguments.measure_runs
+    ));
+    measured
+}
