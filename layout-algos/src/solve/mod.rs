@@ -29,7 +29,7 @@ pub use average_time_stamp::AverageTimeStamp;
 pub use balanced_partitioning::{BalancedPartitioning, MAX_PREFIXES};
 pub use cache_directed::CacheDirected;
 pub use call_chain_clustering::CallChainClustering;
-pub use compression::{Arrangement, CompressedOrder, CompressionAware, TradeOff};
+pub use compression::{CompressedOrder, CompressionAware, TailOrder, TradeOff};
 pub use first_seen::FirstSeen;
 pub use link_order::LinkOrder;
 pub use llvm::{LldPartitioning, LlvmProfdata};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use layout_algos::solve::Arrangement;
+use layout_algos::solve::TailOrder;
 use serde::{Serialize, Serializer};
 
 /// The request for a layout that compresses well.
@@ -136,7 +136,7 @@ impl Serialize for Compressor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Trade {
     /// How the functions that no trace ran are ordered.
-    pub arrangement: &'static str,
+    pub tail_order: &'static str,
     /// Bytes of the units that are ordered by content, where they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit_bytes: Option<u64>,
@@ -148,13 +148,13 @@ pub struct Trade {
 
 impl From<layout_algos::solve::TradeOff> for Trade {
     fn from(trade: layout_algos::solve::TradeOff) -> Self {
-        let (arrangement, unit_bytes) = match trade.arrangement {
-            Arrangement::Pages => ("pages", None),
-            Arrangement::Units(bytes) => ("content", Some(bytes)),
-            Arrangement::Link => ("link", None),
+        let (tail_order, unit_bytes) = match trade.tail_order {
+            TailOrder::Pages => ("pages", None),
+            TailOrder::Units(bytes) => ("content", Some(bytes)),
+            TailOrder::Link => ("link", None),
         };
         Self {
-            arrangement,
+            tail_order,
             unit_bytes,
             more_permille: trade.growth_permille,
             compressed_bytes: trade.compressed_bytes,

@@ -14,26 +14,26 @@ pub fn text(trades: &Trades) -> String {
             "{:>7}  {:>17}  {}\n",
             percent(trade),
             signed(trade.compressed_bytes),
-            arrangement(trade)
+            tail_order(trade)
         ));
     }
     text
 }
 
 fn sentence(trade: &Trade) -> String {
-    match trade.arrangement {
+    match trade.tail_order {
         "pages" => "the layout by pages stays: no other order within the budget compresses better".to_owned(),
         _ => format!(
             "{}: about {} bytes for {} more pages of new startups (estimates)",
-            arrangement(trade),
+            tail_order(trade),
             signed(trade.compressed_bytes),
             percent(trade)
         ),
     }
 }
 
-fn arrangement(trade: &Trade) -> String {
-    match (trade.arrangement, trade.unit_bytes) {
+fn tail_order(trade: &Trade) -> String {
+    match (trade.tail_order, trade.unit_bytes) {
         ("content", Some(1)) => "by content, function by function".to_owned(),
         ("content", Some(bytes)) => format!("by content in units of {} bytes", grouped(bytes)),
         ("link", _) => "as the linker placed them".to_owned(),

@@ -44,7 +44,7 @@ pub struct CompressionAware {
 
 /// How the functions after the recorded ones are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Arrangement {
+pub enum TailOrder {
     /// By pages alone, as before.
     Pages,
     /// In units of this many bytes, by content.
@@ -53,11 +53,11 @@ pub enum Arrangement {
     Link,
 }
 
-/// What one arrangement costs and gains.
+/// What one order costs and gains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TradeOff {
-    /// The arrangement.
-    pub arrangement: Arrangement,
+    /// The order of the functions after the recorded ones.
+    pub tail_order: TailOrder,
     /// Estimated growth of a new run's cost, in thousandths.
     pub growth_permille: u64,
     /// Estimated change of the compressed bytes; negative is smaller.
@@ -101,26 +101,26 @@ impl CompressionAware {
         order: &FunctionOrder,
         control: &Control<'_>,
     ) -> CompressedOrder {
-        let unchanged = TradeOff { arrangement: Arrangement::Pages, growth_permille: 0, compressed_bytes: 0 };
+        let unchanged = TradeOff { tail_order: TailOrder::Pages, growth_permille: 0, compressed_bytes: 0 };
         if problem.fingerprints().is_none() {
             return CompressedOrder { order: order.clone(), chosen: unchanged };
         }
         let tail = self.tail(problem, order);
         let held_out = HeldOut::new(problem, self.unseen);
-        let growths: Vec<(Arrangement, u64)> = arrangements()
+        let growths: Vec<(TailOrder, u64)> = tail_orders()
             .into_par_iter()
-            .map(|arrangement| (arrangement, self.growth(&held_out, arrangement)))
+            .map(|tail_order| (tail_order, self.growth(&held_out, tail_order)))
             .collect();
         let budget = u64::from(self.budget_permille);
-        let is_affordable = |&(_, growth): &(Arrangement, u64)| growth <= budget;
-        let smallest = growths.iter().copied().filter(is_affordable).find(|&(it, _)| it != Arrangement::Link);
-        let linked = growths.iter().copied().filter(is_affordable).find(|&(it, _)| it == Arrangement::Link);
+        let is_affordable = |&(_, growth): &(TailOrder, u64)| growth <= budget;
+        let smallest = growths.iter().copied().filter(is_affordable).find(|&(it, _)| it != TailOrder::Link);
+        let linked = growths.iter().copied().filter(is_affordable).find(|&(it, _)| it == TailOrder::Link);
         let mut best = (unchanged, tail.functions.clone());
-        for (arrangement, growth_permille) in smallest.into_iter().chain(linked) {
-            let functions = self.arranged(&tail, arrangement, control);
+        for (tail_order, growth_permille) in smallest.into_iter().chain(linked) {
+            let functions = self.arranged(&tail, tail_order, control);
             let compressed_bytes = self.gain(&tail, &functions);
             if compressed_bytes < best.0.compressed_bytes {
-                best = (TradeOff { arrangement, growth_permille, compressed_bytes }, functions);
+                best = (TradeOff { tail_order, growth_permille, compressed_bytes }, functions);
             }
         }
         let (chosen, functions) = best;
@@ -131,7 +131,7 @@ impl CompressionAware {
         }
     }
 
-    /// What each arrangement costs and gains, from the one that compresses best to the one that costs nothing.
+    /// What each order costs and gains, from the one that compresses best to the one that costs nothing.
     ///
     /// Takes as long as ordering by content once for each.
     #[must_use]
@@ -146,15 +146,15 @@ impl CompressionAware {
         }
         let tail = self.tail(problem, order);
         let held_out = HeldOut::new(problem, self.unseen);
-        let mut curve: Vec<TradeOff> = arrangements()
+        let mut curve: Vec<TradeOff> = tail_orders()
             .into_iter()
-            .map(|arrangement| TradeOff {
-                arrangement,
-                growth_permille: self.growth(&held_out, arrangement),
-                compressed_bytes: self.gain(&tail, &self.arranged(&tail, arrangement, control)),
+            .map(|tail_order| TradeOff {
+                tail_order,
+                growth_permille: self.growth(&held_out, tail_order),
+                compressed_bytes: self.gain(&tail, &self.arranged(&tail, tail_order, control)),
             })
             .collect();
-        curve.push(TradeOff { arrangement: Arrangement::Pages, growth_permille: 0, compressed_bytes: 0 });
+        curve.push(TradeOff { tail_order: TailOrder::Pages, growth_permille: 0, compressed_bytes: 0 });
         curve.sort_by_key(|point| (std::cmp::Reverse(point.growth_permille), point.compressed_bytes));
         curve
     }
@@ -174,11 +174,11 @@ impl CompressionAware {
     }
 
     /// What new runs pay. Content is not looked at: where it would place the units is as good as random for runs.
-    fn growth(&self, held_out: &HeldOut, arrangement: Arrangement) -> u64 {
-        held_out.growth_permille(|problem, tail| match arrangement {
-            Arrangement::Pages => tail.to_vec(),
-            Arrangement::Link => in_link_order(tail),
-            Arrangement::Units(bytes) => {
+    fn growth(&self, held_out: &HeldOut, tail_order: TailOrder) -> u64 {
+        held_out.growth_permille(|problem, tail| match tail_order {
+            TailOrder::Pages => tail.to_vec(),
+            TailOrder::Link => in_link_order(tail),
+            TailOrder::Units(bytes) => {
                 let mut units = units(problem, tail, bytes);
                 Random::new(self.seed, &[bytes]).shuffle(&mut units);
                 units.into_iter().flat_map(|unit| unit.functions).collect()
@@ -186,12 +186,11 @@ impl CompressionAware {
         })
     }
 
-    fn arranged(&self, tail: &Tail<'_>, arrangement: Arrangement, control: &Control<'_>) -> Vec<FunctionId> {
-        let (Arrangement::Units(bytes), Some(fingerprints)) = (arrangement, tail.problem.fingerprints())
-        else {
-            return match arrangement {
-                Arrangement::Link => in_link_order(&tail.functions),
-                Arrangement::Pages | Arrangement::Units(_) => tail.functions.clone(),
+    fn arranged(&self, tail: &Tail<'_>, tail_order: TailOrder, control: &Control<'_>) -> Vec<FunctionId> {
+        let (TailOrder::Units(bytes), Some(fingerprints)) = (tail_order, tail.problem.fingerprints()) else {
+            return match tail_order {
+                TailOrder::Link => in_link_order(&tail.functions),
+                TailOrder::Pages | TailOrder::Units(_) => tail.functions.clone(),
             };
         };
         let mut units = units(tail.problem, &tail.functions, bytes);
@@ -228,6 +227,6 @@ fn in_link_order(functions: &[FunctionId]) -> Vec<FunctionId> {
 }
 
 /// All that change something, those that compress best first.
-fn arrangements() -> Vec<Arrangement> {
-    UNIT_BYTES.into_iter().map(Arrangement::Units).chain([Arrangement::Link]).collect()
+fn tail_orders() -> Vec<TailOrder> {
+    UNIT_BYTES.into_iter().map(TailOrder::Units).chain([TailOrder::Link]).collect()
 }

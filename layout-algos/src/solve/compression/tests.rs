@@ -84,13 +84,13 @@ proptest! {
     }
 
     #[test]
-    fn every_arrangement_is_a_permutation(problem in problems(), seed in any::<u64>(), reach in 1u64..20_000) {
+    fn every_tail_order_is_a_permutation(problem in problems(), seed in any::<u64>(), reach in 1u64..20_000) {
         let order = shuffled(seed);
         let aware = aware(0, reach);
         let tail = aware.tail(&problem, &order);
         let expected: BTreeSet<FunctionId> = tail.functions.iter().copied().collect();
-        for arrangement in arrangements() {
-            let arranged = aware.arranged(&tail, arrangement, &Control::default());
+        for tail_order in tail_orders() {
+            let arranged = aware.arranged(&tail, tail_order, &Control::default());
             prop_assert_eq!(arranged.len(), tail.functions.len());
             prop_assert_eq!(&arranged.into_iter().collect::<BTreeSet<_>>(), &expected);
         }
@@ -151,12 +151,9 @@ fn held_out_runs_forbid_what_they_pay_for() {
     let problem = problem(vec![512; 128], &kinds, &traces);
     let order = FunctionOrder::link_order(128);
     // Units of 8 KiB hold what a run needs and may go anywhere.
-    let coarse = choose(&problem, &order, 10).chosen.arrangement;
-    assert!(
-        matches!(coarse, Arrangement::Pages | Arrangement::Link | Arrangement::Units(8192..)),
-        "{coarse:?}"
-    );
-    assert_eq!(choose(&problem, &order, 10_000).chosen.arrangement, Arrangement::Units(1));
+    let coarse = choose(&problem, &order, 10).chosen.tail_order;
+    assert!(matches!(coarse, TailOrder::Pages | TailOrder::Link | TailOrder::Units(8192..)), "{coarse:?}");
+    assert_eq!(choose(&problem, &order, 10_000).chosen.tail_order, TailOrder::Units(1));
 }
 
 #[test]
@@ -169,7 +166,7 @@ fn the_curve_ends_with_the_layout_by_pages() {
     assert_eq!(curve.len(), UNIT_BYTES.len() + 2);
     assert!(curve.windows(2).all(|pair| pair[0].growth_permille >= pair[1].growth_permille));
     assert!(curve.iter().any(|point| point.growth_permille > 0 && point.compressed_bytes < 0));
-    let last = curve.iter().rfind(|point| point.arrangement == Arrangement::Pages).unwrap();
+    let last = curve.iter().rfind(|point| point.tail_order == TailOrder::Pages).unwrap();
     assert_eq!((last.growth_permille, last.compressed_bytes), (0, 0));
 }
 
