@@ -53,7 +53,12 @@ impl Wanted {
 impl ArrangementArguments {
     /// A layout by the traces at `paths`.
     pub(crate) fn of_traces(paths: Vec<PathBuf>, layout: LayoutArguments) -> Self {
-        Self { traces: TracesInput { paths, companions: CompanionFiles::default() }, order: None, layout }
+        Self {
+            traces: TracesInput { paths, companions: CompanionFiles::default() },
+            order: None,
+            previous: PreviousArguments::default(),
+            layout,
+        }
     }
 
     /// The files that are read to find out where functions go, each kind with its name in messages.

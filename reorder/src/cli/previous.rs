@@ -19,7 +19,7 @@ use reorder_trace::ResolvedTrace;
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 
 /// The layout to stay close to.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct PreviousArguments {
     /// Stay close to the layout of the last release, so that updates are small, as far as recorded startups then need at most
     /// 1 % more pages: its image, or its order file
