@@ -4,7 +4,7 @@ use reorder_layout::compression::{Trade, Trades};
 use reorder_report::table::grouped;
 
 /// Lines about the choice, and the curve of budgets where it was computed.
-pub fn text(trades: &Trades) -> String {
+pub(super) fn text(trades: &Trades) -> String {
     let mut text = format!("compression: {}\n", sentence(&trades.chosen));
     if !trades.curve.is_empty() {
         text.push_str("budget    compressed bytes  order of functions that no trace ran\n");

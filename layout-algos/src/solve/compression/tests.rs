@@ -150,9 +150,9 @@ fn held_out_runs_forbid_what_they_pay_for() {
     let kinds: Vec<u32> = (0..128).map(|function| function % 16).collect();
     let problem = problem(vec![512; 128], &kinds, &traces);
     let order = FunctionOrder::link_order(128);
-    // Units of 8 KiB hold what a run needs and may go anywhere.
+    // Units that fill pages may go anywhere; single functions, which are units below 2 KiB, may not.
     let coarse = choose(&problem, &order, 10).chosen.tail_order;
-    assert!(matches!(coarse, TailOrder::Pages | TailOrder::Link | TailOrder::Units(8192..)), "{coarse:?}");
+    assert!(matches!(coarse, TailOrder::Pages | TailOrder::Link | TailOrder::Units(2049..)), "{coarse:?}");
     assert_eq!(choose(&problem, &order, 10_000).chosen.tail_order, TailOrder::Units(1));
 }
 
