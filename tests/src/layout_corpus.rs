@@ -13,6 +13,7 @@ use reorder_base::address::Address;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
+use reorder_layout::compression::Compression;
 use reorder_layout::order_file::read::read;
 use reorder_layout::{Effort, LayoutRequest, Memory, Room, Strategy, Unseen, lay_out};
 use reorder_system::mapped::map_image;
@@ -153,7 +154,7 @@ impl Corpus {
         for word in words {
             match word {
                 "references" => request.unseen = Unseen::References,
-                "compress" => request.compress = true,
+                "compress" => request.compress = Some(Compression::default()),
                 "thorough" => request.effort = Effort::Thorough,
                 memory => {
                     request.memory =

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use crate::compression::{Budget, Compression, Compressor};
 use crate::{Effort, LayoutRequest, Memory, Strategy, Unseen};
 
 /// The description of a layout, as flags.
@@ -20,9 +21,14 @@ pub struct LayoutArguments {
     /// Where functions that no trace ran are placed [default: references for auto, link for all others]
     #[arg(long, value_enum, value_name = "WHERE")]
     unseen: Option<Unseen>,
-    /// Group functions with similar contents where that costs at most 1 % of the pages
-    #[arg(long)]
-    compress: bool,
+    /// Order functions that no trace ran so that the file compresses better, as far as new startups then need at most this
+    /// many per cent more pages; 2 if no number is given
+    #[arg(long, value_name = "BUDGET", num_args = 0..=1, require_equals = true, default_missing_value = "2")]
+    compress: Option<Budget>,
+    /// What compresses the file: deflate, zstd, xz, or blocks:SIZE for a file system such as squashfs or EROFS
+    /// [default: deflate]
+    #[arg(long, value_name = "COMPRESSOR", requires = "compress")]
+    compress_for: Option<Compressor>,
     /// How much work to do
     #[arg(long, value_enum, default_value = "normal", value_name = "LEVEL")]
     effort: Effort,
@@ -41,7 +47,9 @@ impl LayoutArguments {
             early_percent: self.early,
             effort: self.effort,
             unseen: self.unseen.unwrap_or(self.strategy.default_unseen()),
-            compress: self.compress,
+            compress: self
+                .compress
+                .map(|budget| Compression { budget, compressor: self.compress_for.unwrap_or_default() }),
         }
     }
 }

@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)] // the system is asked in reorder-system alone
 
 pub mod arguments;
+pub mod compression;
 pub mod configuration;
 pub mod last_link;
 pub mod memory;
 pub mod opened;
 pub mod order_file;
+pub mod previous;
 mod problem;
 mod request;
 pub mod scenario;
@@ -25,6 +27,7 @@ use layout_algos::order::FunctionOrder;
 use layout_algos::problem::LayoutProblem;
 use layout_algos::solve::{Auto, CompressionAware, CrossValidation, UnseenOrder};
 
+use compression::{Trade, Trades};
 pub use memory::Memory;
 pub use problem::Room;
 pub use request::{Effort, LayoutRequest, Unseen};
@@ -45,6 +48,8 @@ pub struct Layout {
     pub chosen: usize,
     /// Number of leading functions that recorded startups need.
     pub needed: usize,
+    /// What was traded for compression, if it was asked for.
+    pub trades: Option<Trades>,
 }
 
 impl Layout {
@@ -58,7 +63,7 @@ impl Layout {
         distinct.sort_unstable();
         distinct.dedup();
         let chosen = distinct.len().min(count);
-        Ok(Self { order: from_order(&order), chosen, needed: chosen })
+        Ok(Self { order: from_order(&order), chosen, needed: chosen, trades: None })
     }
 }
 
@@ -82,7 +87,7 @@ impl Layout {
         hot.sort_by(|&left, &right| weighted(right, left).cmp(&weighted(left, right)));
         let chosen = needed.len() + hot.len() + chosen_cold;
         let order = needed.iter().copied().chain(hot).chain(cold).collect();
-        Self { order, chosen, needed: self.needed }
+        Self { order, chosen, ..self }
     }
 }
 
@@ -98,7 +103,9 @@ pub fn lay_out(
     room: Room<'_>,
     request: &LayoutRequest,
 ) -> Result<Layout> {
-    if !request.strategy.needs_traces() && (request.compress || request.unseen == Unseen::References) {
+    if !request.strategy.needs_traces()
+        && (request.compress.is_some() || request.unseen == Unseen::References)
+    {
         let name = request.strategy.name();
         return Err(Error::usage(format!("the strategy {name} places all functions by itself"))
             .with_hint("leave out the options compress and unseen, or choose another strategy"));
@@ -132,7 +139,7 @@ pub fn lay_out_functions_in(
     room: Room<'_>,
     request: &LayoutRequest,
 ) -> Result<Layout> {
-    if request.compress {
+    if request.compress.is_some() {
         return Err(Error::usage(
             "the contents of the functions are unknown, so similar functions cannot be placed next to each other",
         )
@@ -169,7 +176,7 @@ pub fn lay_out_pieces(
     request: &LayoutRequest,
 ) -> Result<Vec<usize>> {
     let problem = problem::problem_of_pieces(pieces, traces, request)?;
-    Ok(order_of(&problem, request).iter().map(|piece| piece.index()).collect())
+    Ok(order_of(&problem, request).order.iter().map(|piece| piece.index()).collect())
 }
 
 fn arrange(
@@ -180,9 +187,10 @@ fn arrange(
     request: &LayoutRequest,
 ) -> Result<Layout> {
     let problem = problem::problem_of(file, functions, traces, room, request)?;
-    let order = from_order(&order_of(&problem, request));
+    let Ordered { order, trades } = order_of(&problem, request);
+    let order = from_order(&order);
     if !request.strategy.needs_traces() {
-        return Ok(Layout { chosen: order.len(), needed: order.len(), order });
+        return Ok(Layout { chosen: order.len(), needed: order.len(), order, trades });
     }
     // Pinned functions that startups need are in no trace of the problem; they keep their addresses in any case.
     let mut is_needed = vec![false; order.len()];
@@ -195,10 +203,16 @@ fn arrange(
     order.extend(rest);
     // Functions at the end that are in link order were left there.
     let chosen = (order.len() - in_link_order_at_end(&order)).max(needed);
-    Ok(Layout { order, chosen, needed })
+    Ok(Layout { order, chosen, needed, trades })
 }
 
-fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> FunctionOrder {
+/// An order, and what was traded for compression.
+struct Ordered {
+    order: FunctionOrder,
+    trades: Option<Trades>,
+}
+
+fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> Ordered {
     let (order, unseen) = match request.strategy {
         // It places unseen code itself, as far as the problem has references.
         Strategy::Auto => {
@@ -214,11 +228,22 @@ fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> FunctionOrder {
             }
         }
     };
-    if !request.compress {
-        return order;
-    }
-    let aware = CompressionAware { page_budget_permille: PAGE_BUDGET_PERMILLE, unseen };
-    aware.improve(problem, &order, &Control::default())
+    let Some(compression) = request.compress else { return Ordered { order, trades: None } };
+    let aware = CompressionAware {
+        budget_permille: compression.budget.permille,
+        reach: compression.compressor.reach(),
+        unseen,
+        seed: request.seed,
+    };
+    let control = Control::default();
+    let compressed = aware.choose(problem, &order, &control);
+    let curve = match request.effort {
+        Effort::Normal => Vec::new(),
+        Effort::Thorough => aware.curve(problem, &order, &control),
+    };
+    let curve = curve.into_iter().map(Trade::from).collect();
+    let trades = Trades { chosen: compressed.chosen.into(), curve };
+    Ordered { order: compressed.order, trades: Some(trades) }
 }
 
 /// The traced functions as in `order`, then all others in the order that is best for startups left out of the comparison.
@@ -230,9 +255,6 @@ fn with_unseen(problem: &LayoutProblem, order: &FunctionOrder) -> (FunctionOrder
     let functions = traced.chain(unseen.order(problem));
     (FunctionOrder::with_rest(functions, problem.function_count() as u32), unseen)
 }
-
-/// How much more a startup may cost for the sake of compression, in thousandths.
-const PAGE_BUDGET_PERMILLE: u32 = 10;
 
 /// How many functions at the end are in link order.
 fn in_link_order_at_end(order: &[FunctionIndex]) -> usize {

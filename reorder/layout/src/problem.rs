@@ -125,7 +125,7 @@ pub(super) fn problem_of(
         true => problem.with_references(References::extract(file, functions)?.graph).map_err(unusable)?,
         false => problem,
     };
-    match request.compress {
+    match request.compress.is_some() {
         true => {
             let fingerprints = Fingerprints::extract(file, functions, FingerprintOptions::default())?;
             problem.with_fingerprints(fingerprints.windows).map_err(unusable)

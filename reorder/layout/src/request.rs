@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use layout_algos::score::Objective;
 use serde::Serialize;
 
+use super::compression::Compression;
 use super::{Memory, Strategy};
 
 /// The description of a layout.
@@ -21,8 +22,8 @@ pub struct LayoutRequest {
     pub effort: Effort,
     /// Where functions that no trace ran are placed.
     pub unseen: Unseen,
-    /// Whether similar functions are placed next to each other where that costs at most 1 % of the pages.
-    pub compress: bool,
+    /// What new startups may pay for a smaller compressed file, if anything.
+    pub compress: Option<Compression>,
 }
 
 /// Where functions that no trace ran are placed.
@@ -58,7 +59,7 @@ impl LayoutRequest {
             early_percent,
             effort: Effort::default(),
             unseen: strategy.default_unseen(),
-            compress: false,
+            compress: None,
         }
     }
 

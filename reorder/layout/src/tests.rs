@@ -1,5 +1,6 @@
 //! Which functions of this test program a layout lists, and which it leaves in the linker's order.
 
+use super::compression::Compression;
 use super::*;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_system::mapped::map_image;
@@ -29,7 +30,7 @@ fn flags_without_effect_are_refused() {
     let functions = ElfFunctions::collect(&file).unwrap().table;
     let link = LayoutRequest::of(Strategy::Link, 0);
     let refused = |request| lay_out(&file, &functions, &[], Room::Linker, &request).is_err();
-    assert!(refused(LayoutRequest { compress: true, ..link }));
+    assert!(refused(LayoutRequest { compress: Some(Compression::default()), ..link }));
     assert!(refused(LayoutRequest { unseen: Unseen::References, ..link }));
     assert!(!refused(link));
 }
@@ -60,7 +61,8 @@ fn references_order_what_no_trace_ran() {
 #[test]
 fn compression_keeps_what_ran_first() {
     let request = LayoutRequest { unseen: Unseen::References, ..LayoutRequest::of(Strategy::FirstSeen, 0) };
-    let (layout, ran) = layout(|_| (40..80).collect(), &LayoutRequest { compress: true, ..request });
+    let (layout, ran) =
+        layout(|_| (40..80).collect(), &LayoutRequest { compress: Some(Compression::default()), ..request });
     assert_eq!(&layout.order[..40], ran);
     assert_eq!(layout.needed, 40);
 }

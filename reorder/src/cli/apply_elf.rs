@@ -8,6 +8,7 @@ use crate::cli::applied::AppliedFile;
 use crate::cli::apply_blocks::with_blocks;
 use crate::cli::arrangement::{ArrangementArguments, Wanted};
 use crate::cli::context::Context;
+use crate::cli::previous::NewLayout;
 use crate::cli::refusal;
 use crate::warnings;
 use reorder_base::error::{Error, ErrorKind, Result};
@@ -136,7 +137,12 @@ fn apply_whole(
         &functions.table,
         Memory::default(),
         &context.talk,
-        |traces, layout| lay_out(file, &functions.table, traces, room, layout),
+        |traces, layout| {
+            let made = lay_out(file, &functions.table, traces, room, layout)?;
+            let new =
+                NewLayout { functions: &functions.table, traces, room, request: layout, architecture: None };
+            Ok(request.arrangement.previous.favour(made, new, &context.talk)?.0)
+        },
     )?;
     let has_moved = analysis.is_some();
     let mut applied = match analysis {

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::cli::applied::{AppliedFile, LeftImage, joined};
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
+use crate::cli::previous::NewLayout;
 use crate::hints;
 use crate::warnings;
 use reorder_base::error::{Error, ErrorKind, Result};
@@ -102,7 +103,13 @@ fn apply_slice(
         &functions,
         Memory::of_macho(file.architecture),
         &context.talk,
-        |traces, layout| lay_out_functions_in(&functions, traces, Room::InMachO(&analysis), layout),
+        |traces, layout| {
+            let room = Room::InMachO(&analysis);
+            let made = lay_out_functions_in(&functions, traces, room, layout)?;
+            let architecture = Some(file.architecture);
+            let new = NewLayout { functions: &functions, traces, room, request: layout, architecture };
+            Ok(request.arrangement.previous.favour(made, new, &context.talk)?.0)
+        },
     )?;
     let applied = apply(&file, &functions, &analysis, wanted.arrangement(), request.options)?;
     let map = request.with_maps.then(|| layout_map(&file, &functions, &applied)).transpose()?;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::cli::previous::PreviousArguments;
 use crate::cli::talk::Talk;
 use crate::cli::traces_input::{CompanionFiles, TracesInput};
 use reorder_base::error::{Error, Result};
@@ -21,8 +22,11 @@ pub struct ArrangementArguments {
     #[command(flatten)]
     traces: TracesInput,
     /// Order file (one symbol or address per line), or a map written by --map
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "strategy", "seed", "memory", "early", "effort", "unseen", "compress"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "strategy", "seed", "memory", "early", "effort", "unseen", "compress", "previous"])]
     order: Option<PathBuf>,
+    /// The layout to stay close to.
+    #[command(flatten)]
+    pub previous: PreviousArguments,
     #[command(flatten)]
     layout: LayoutArguments,
 }
@@ -49,7 +53,12 @@ impl Wanted {
 impl ArrangementArguments {
     /// A layout by the traces at `paths`.
     pub(crate) fn of_traces(paths: Vec<PathBuf>, layout: LayoutArguments) -> Self {
-        Self { traces: TracesInput { paths, companions: CompanionFiles::default() }, order: None, layout }
+        Self {
+            traces: TracesInput { paths, companions: CompanionFiles::default() },
+            order: None,
+            previous: PreviousArguments::default(),
+            layout,
+        }
     }
 
     /// The files that are read to find out where functions go, each kind with its name in messages.
@@ -59,6 +68,7 @@ impl ArrangementArguments {
     pub fn files(&self) -> Result<Vec<(&'static str, Vec<PathBuf>)>> {
         let mut files = self.traces.files()?;
         files.push(("the order file", self.order.iter().cloned().collect()));
+        files.push(("the last release", self.previous.file().into_iter().collect()));
         Ok(files)
     }
 

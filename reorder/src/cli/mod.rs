@@ -14,6 +14,7 @@ pub mod timings;
 
 pub mod traces;
 pub(crate) mod traces_input;
+mod trades;
 
 pub(crate) mod scenarios_input;
 
@@ -53,6 +54,7 @@ pub(crate) mod optimize_layout;
 mod optimize_page;
 mod optimize_set;
 mod pins;
+mod previous;
 pub mod record;
 mod record_scenarios;
 pub mod refusal;

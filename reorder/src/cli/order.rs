@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
+use crate::cli::previous::{NewLayout, PreviousArguments};
 use crate::cli::traces_input::TracesInput;
+use crate::cli::trades;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, Result};
 use reorder_base::processor::Processor;
@@ -16,11 +18,13 @@ use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 use reorder_image::macho::{MachOImage, is_macho};
 use reorder_layout::arguments::LayoutArguments;
+use reorder_layout::compression::Trades;
 use reorder_layout::opened::refuse_architecture;
 use reorder_layout::order_file::hand_off;
 use reorder_layout::order_file::lld::{OrderFile, Summary, Unnamed};
 use reorder_layout::order_file::origin::{Identity, Origin};
 use reorder_layout::order_file::{Linker, data, sections};
+use reorder_layout::previous::PreviousTrade;
 use reorder_layout::{Layout, LayoutRequest, Memory, Room, lay_out, lay_out_functions};
 use reorder_report::Format;
 use reorder_report::table::{counted, grouped};
@@ -44,6 +48,8 @@ pub struct OrderArguments {
     traces: TracesInput,
     #[command(flatten)]
     layout: LayoutArguments,
+    #[command(flatten)]
+    previous: PreviousArguments,
     /// Write the order to this file and a summary to stdout [default: the order to stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -79,6 +85,10 @@ struct OrderReport {
     order: Summary,
     #[serde(skip_serializing_if = "Option::is_none")]
     traces: Option<Coverage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trades: Option<Trades>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<PreviousTrade>,
 }
 
 impl Report for OrderReport {
@@ -98,7 +108,7 @@ impl Report for OrderReport {
             self.layout.strategy.name(),
             grouped(order.named as u64),
             grouped(order.unnamed as u64),
-        )
+        ) + &self.trades.as_ref().map(trades::text).unwrap_or_default()
     }
 }
 
@@ -108,6 +118,8 @@ struct Made {
     request: LayoutRequest,
     order: OrderFile,
     coverage: Option<Coverage>,
+    trades: Option<Trades>,
+    previous: Option<PreviousTrade>,
 }
 
 /// Runs the command.
@@ -121,6 +133,7 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
     if let Some(output) = &arguments.output {
         let read = KeptFiles::default().reads("the image", [&arguments.image]);
         let read = read.reads("the link map", &arguments.link_map);
+        let read = read.reads("the last release", &arguments.previous.file());
         let read = arguments.traces.files()?.iter().fold(read, |read, (what, files)| read.reads(what, files));
         read.writes("order", output, "give the order a name of its own: -o FILE")?;
         write::writable(output)?;
@@ -148,6 +161,8 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
                 layout: made.request,
                 order: made.order.summary,
                 traces: made.coverage,
+                trades: made.trades,
+                previous: made.previous,
             })?;
         }
     }
@@ -174,6 +189,7 @@ impl OrderArguments {
             }
             false => lay_out_known(&functions, traces.as_ref(), &request)?,
         };
+        let (layout, previous) = self.favour(layout, traces.as_ref(), &functions, &request, context)?;
         let layout = with_counts(layout, traces.as_ref(), &functions);
         let coverage = traces.map(|traces| traces.coverage);
         let linker = self.linker.unwrap_or(Linker::Lld);
@@ -191,7 +207,7 @@ impl OrderArguments {
         if let Some(map) = map {
             warn_about_crowds(&sections::crowds(&functions, map), map, &order.summary, context);
         }
-        Ok(Made { linker, request, order, coverage })
+        Ok(Made { linker, request, order, coverage, trades: layout.trades, previous })
     }
 
     fn for_macho(&self, bytes: &[u8], map: Option<&LinkMap<'_>>, context: &Context) -> Result<Made> {
@@ -215,6 +231,7 @@ impl OrderArguments {
         let request = self.layout.request(Memory::of_macho(image.architecture));
         let traces = self.resolve(&identity, &functions, &request, context)?;
         let layout = lay_out_known(&functions, traces.as_ref(), &request)?;
+        let (layout, previous) = self.favour(layout, traces.as_ref(), &functions, &request, context)?;
         let layout = with_counts(layout, traces.as_ref(), &functions);
         let coverage = traces.map(|traces| traces.coverage);
         let origin = Origin {
@@ -226,7 +243,26 @@ impl OrderArguments {
         let symbols = of_map.as_deref().unwrap_or(&image.names.symbols);
         let prefix = self.arch_prefix.then_some(image.architecture);
         let order = hand_off::write_ld64(&functions, &layout, symbols, prefix, &origin);
-        Ok(Made { linker: Linker::Ld64, request, order, coverage })
+        Ok(Made { linker: Linker::Ld64, request, order, coverage, trades: layout.trades, previous })
+    }
+
+    /// The layout, close to the last release's if one is named.
+    fn favour(
+        &self,
+        layout: Layout,
+        traces: Option<&ResolvedTraces>,
+        functions: &FunctionTable<'_>,
+        request: &LayoutRequest,
+        context: &Context,
+    ) -> Result<(Layout, Option<PreviousTrade>)> {
+        let new = NewLayout {
+            functions,
+            traces: traces.map_or(&[][..], |traces| &traces.traces),
+            room: Room::Linker,
+            request,
+            architecture: self.architecture.as_deref(),
+        };
+        self.previous.favour(layout, new, &context.talk)
     }
 
     fn resolve(

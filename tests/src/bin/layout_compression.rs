@@ -32,8 +32,11 @@ use reorder_system::mapped::map_image;
 /// Links of `scripts/layout/peers` that sort by content.
 const PEERS: [&str; 2] = ["lld-bp-compress", "lld-compress"];
 
-/// How much more the runs may cost, in thousandths.
-const PAGE_BUDGET_PERMILLE: u32 = 10;
+/// How much more new runs may cost, in thousandths.
+const BUDGET_PERMILLE: u32 = 20;
+
+/// How far deflate looks back.
+const REACH: u64 = 32 << 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
@@ -48,8 +51,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let page_only = Auto::default().choose(&problem, &Control::default());
     let improving = Instant::now();
-    let aware = CompressionAware { page_budget_permille: PAGE_BUDGET_PERMILLE, unseen: page_only.unseen };
-    let compression_aware = aware.improve(&problem, &page_only.order, &Control::default());
+    let unseen = page_only.unseen;
+    let aware = CompressionAware { budget_permille: BUDGET_PERMILLE, reach: REACH, unseen, seed: 0 };
+    let compression_aware = aware.choose(&problem, &page_only.order, &Control::default()).order;
     eprintln!("page-only in {:?}, compression-aware in {:?}", improving - started, improving.elapsed());
 
     print_pages(&corpus, "link-order", &corpus.spans);

@@ -26,8 +26,11 @@ use layout_algos::solve::{Auto, AutoOrder, CompressionAware, Orderer};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
-/// What a layout that compresses better may cost: one per cent.
-const PAGE_BUDGET_PERMILLE: u32 = 10;
+/// What a layout that compresses better may cost: two per cent.
+const BUDGET_PERMILLE: u32 = 20;
+
+/// How far deflate looks back.
+const REACH: u64 = 32 << 10;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -67,8 +70,8 @@ fn run(arguments: &[String]) -> Result<(), String> {
 fn order_for_compression(problem: &LayoutProblem) {
     let control = Control::default();
     let AutoOrder { order, unseen, .. } = Auto::default().choose(problem, &control);
-    let aware = CompressionAware { page_budget_permille: PAGE_BUDGET_PERMILLE, unseen };
-    drop(aware.improve(problem, &order, &control));
+    let aware = CompressionAware { budget_permille: BUDGET_PERMILLE, reach: REACH, unseen, seed: 0 };
+    drop(aware.choose(problem, &order, &control));
 }
 
 fn measure(problem: &LayoutProblem, work: impl Fn(&LayoutProblem)) -> Result<(), String> {

@@ -107,9 +107,23 @@ impl Fold {
 
     /// The cost of the other runs with `order`.
     pub(in crate::solve) fn cost_of_others(&self, order: &FunctionOrder) -> Cost {
+        self.cost_of_others_among(order, None)
+    }
+
+    /// The same for those of their functions that `is_counted`, all where that is `None`.
+    pub(in crate::solve) fn cost_of_others_among(
+        &self,
+        order: &FunctionOrder,
+        is_counted: Option<&[bool]>,
+    ) -> Cost {
         let spans = positions(&self.known, order);
         let cost = |trace: TraceView<'_>| {
-            cost_of_trace(self.others.objective(), trace, &spans).0.saturating_mul(trace.weight)
+            let counted = trace.functions.iter().copied();
+            let counted = counted
+                .filter(|function| is_counted.is_none_or(|is_counted| is_counted[function.index()]))
+                .collect::<Vec<_>>();
+            let counted = TraceView { functions: &counted, ..trace };
+            cost_of_trace(self.others.objective(), counted, &spans).0.saturating_mul(trace.weight)
         };
         Cost(self.others.traces().iter().map(cost).fold(0, u64::saturating_add))
     }

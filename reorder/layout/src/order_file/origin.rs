@@ -4,6 +4,7 @@ use clap::ValueEnum;
 
 use super::lld::Summary;
 use crate::LayoutRequest;
+use crate::compression::Compression;
 use reorder_base::hexadecimal::encode;
 use reorder_trace::Coverage;
 
@@ -45,7 +46,7 @@ impl Origin<'_> {
             request.early_percent,
             name(&request.effort),
             name(&request.unseen),
-            if request.compress { "yes" } else { "no" },
+            compression(request),
         ));
         if let Some(coverage) = self.coverage {
             lines.push(format!("trace events resolved {} of {}", coverage.resolved(), coverage.events));
@@ -67,6 +68,12 @@ impl Origin<'_> {
         let lines = self.lines(purpose, summary).join("\n   ");
         format!("/* {lines} */\n").into_bytes()
     }
+}
+
+/// The budget and the compressor.
+fn compression(request: &LayoutRequest) -> String {
+    let stated = |compression: Compression| format!("{} for {}", compression.budget, compression.compressor);
+    request.compress.map_or_else(|| "no".to_owned(), stated)
 }
 
 /// As on the command line.
