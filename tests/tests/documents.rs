@@ -121,6 +121,10 @@ const TABLE: &[(&str, Way)] = &[
         Elsewhere("needs a database; tests/tests/optimize_endings.rs does it with a server of its own"),
     ),
     (
+        "reorder optimize /usr/bin/gdb --libraries -o fast --run --version --run '-batch -ex \"info version\"'",
+        Elsewhere("needs a package; tests/tests/sets_and_wheels.rs does it with a program of its own"),
+    ),
+    (
         "reorder optimize php -o php.fast --run '' --stdin page.php",
         Elsewhere("needs packages; tests/tests/optimize_endings.rs does it with a filter of its own"),
     ),
@@ -182,7 +186,7 @@ const TABLE: &[(&str, Way)] = &[
     ("reorder record -o traces/status -- ./program status", Run("", &[])),
     (
         "reorder report ./program program.fast -t traces -o report.html",
-        Run("reorder apply ./program -t traces -o program.fast; reorder apply ./program -t traces --set fast", &[]),
+        Run("mkdir build; cp program build; reorder apply ./program -t traces -o program.fast; reorder apply ./program -t traces --set fast", &[]),
     ),
     (
         "reorder measure ./program program.fast -- --first-screen",

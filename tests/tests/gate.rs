@@ -411,7 +411,10 @@ fn a_conflict_of_a_merge_accepts_nothing() {
         let outcome = project.gate(words);
         let told = outcome.stderr_text();
         assert_eq!(status(&outcome), 2, "{outcome}");
-        assert!(told.contains("a conflict of a merge") && !told.contains("--update-baseline"), "{told}");
+        assert!(
+            told.contains("an unresolved merge conflict") && !told.contains("--update-baseline"),
+            "{told}"
+        );
     }
     assert_eq!(project.read("reorder-baseline.json"), before);
     project.run("git checkout -q --ours .");

@@ -133,7 +133,7 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
     if let Some(output) = &arguments.output {
         let read = KeptFiles::default().reads("the image", [&arguments.image]);
         let read = read.reads("the link map", &arguments.link_map);
-        let read = read.reads("the last release", &arguments.previous.file());
+        let read = read.reads("the last release", arguments.previous.file());
         let read = arguments.traces.files()?.iter().fold(read, |read, (what, files)| read.reads(what, files));
         read.writes("order", output, "give the order a name of its own: -o FILE")?;
         write::writable(output)?;
