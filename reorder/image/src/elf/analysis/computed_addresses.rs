@@ -13,6 +13,7 @@ use std::ops::Range;
 use crate::decode::x86_64::{DecodedBlock, FieldKind, wide_operands};
 use crate::decoded_atom::beyond_sums;
 use crate::elf::analysis::blocks::{BlockIndex, Partition};
+use crate::elf::analysis::jump_tables::JumpTable;
 use crate::elf::analysis::references::Finding;
 use crate::elf::code::{CodeSpace, Region};
 use crate::elf::file::ElfFile;
@@ -23,6 +24,12 @@ use reorder_base::refusal::RefusalCode;
 
 /// Bound on the length of a table of stored distances, in entries.
 pub(crate) const MAX_TABLE_WORDS: usize = 1 << 12;
+
+/// Bound on the sums with addresses that code loads, of all blocks.
+const MAX_LOADED_SUMS: usize = 1 << 28;
+
+/// Bound on the words on either side of an address that code names, where the other part of the sum is loaded.
+const MAX_LOADED_WORDS: usize = 64;
 
 /// Bound on the sums of one block; hand-written dispatch has fewer.
 pub(crate) const MAX_SUMS: usize = 1 << 20;
@@ -146,76 +153,118 @@ fn far_addresses(
     Some(far)
 }
 
-/// What the second form pins.
-#[derive(Debug, Default)]
-pub(crate) struct ComputedCalls {
-    /// Because of calls of sums, and of values that are added to addresses of functions.
-    pub(crate) findings: Vec<Finding>,
-    /// Because of blocks that only jump to sums; these sums may come from jump tables instead.
-    pub(crate) of_jumps: Vec<JumpsToSums>,
-}
-
-/// A block that jumps to sums, and what it pins if these are no jump tables.
-#[derive(Debug)]
-pub(crate) struct JumpsToSums {
-    block: BlockIndex,
-    findings: Vec<Finding>,
-}
-
-impl ComputedCalls {
-    /// The findings that remain once the jump tables are known; `of_tables` are the findings about those. A block whose jumps
-    /// are all explained by tables contributes none: otherwise four-byte words near its tables would lead by chance to functions,
-    /// from addresses that the block takes for other purposes.
-    #[must_use]
-    pub(crate) fn beside_tables(mut self, of_tables: &[Finding]) -> Vec<Finding> {
-        let unexplained: BTreeSet<BlockIndex> = of_tables
-            .iter()
-            .filter_map(|finding| match finding {
-                Finding::Pin(block, _) | Finding::Distrust(block, _) => Some(*block),
-                _ => None,
-            })
-            .collect();
-        let of_jumps = self.of_jumps.into_iter().filter(|jumps| unexplained.contains(&jumps.block));
-        self.findings.extend(of_jumps.flat_map(|jumps| jumps.findings));
-        self.findings
-    }
-}
-
-/// Pins for the second form.
+/// Pins for the second form: calls of sums, and values that are added to addresses of functions.
 ///
 /// # Errors
 /// R7 if there are too many called sums to try.
-pub(crate) fn check_computed_calls(
-    view: CodeView<'_, '_>,
-    decoded: &[DecodedBlock],
-) -> Result<ComputedCalls> {
-    let mut calls = ComputedCalls::default();
-    let partition = view.partition;
+pub(crate) fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
     for (index, block) in decoded.iter().enumerate() {
-        if !block.has_computed_call && !block.has_computed_jump && !block.adds_to_code {
+        if !block.has_computed_call && !block.adds_to_code {
             continue;
         }
         let index = BlockIndex(index as u32);
-        let evidence = partition.block(index).start;
-        let Some(sums) = called_by_sum(view, index, block) else {
-            // Large functions jump through many tables, which are hardly ever relative to the address of a function.
+        let evidence = view.partition.block(index).start;
+        let Some(sums) = called_by_sum(view, index, block, &[]) else {
             if block.has_computed_call {
                 return Err(beyond_sums(RefusalCode::PrivateRuntimeTables, evidence).into());
             }
             continue;
         };
-        // Jump tables count from data or from labels: a jump alone is no evidence.
         if sums.bases.is_empty() || sums.reached.is_empty() && !block.has_computed_call {
             continue;
         }
-        let all = sums.bases.into_iter().chain(sums.reached).chain([index]);
-        let pins = all.map(|block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence }));
-        match block.has_computed_call || block.adds_to_code {
-            true => calls.findings.extend(pins),
-            false => calls.of_jumps.push(JumpsToSums { block: index, findings: pins.collect() }),
+        findings.extend(sums.pins(index, evidence));
+    }
+    Ok(findings)
+}
+
+/// Pins for blocks that only jump to sums. The words of `tables`, which are proven, belong to these jump tables: by chance they
+/// also lead to functions whose addresses the block takes for other ends.
+pub(crate) fn check_computed_jumps(
+    view: CodeView<'_, '_>,
+    decoded: &[DecodedBlock],
+    tables: &[JumpTable],
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, block) in decoded.iter().enumerate() {
+        if !block.has_computed_jump || block.has_computed_call || block.adds_to_code {
+            continue;
+        }
+        let index = BlockIndex(index as u32);
+        // Large functions jump through many tables, hardly ever from the address of a function.
+        let Some(sums) = called_by_sum(view, index, block, tables) else { continue };
+        // Jump tables count from data or from labels: a jump alone is no evidence.
+        if !sums.bases.is_empty() && !sums.reached.is_empty() {
+            findings.extend(sums.pins(index, view.partition.block(index).start));
         }
     }
-    Ok(calls)
+    findings
+}
+
+/// Pins for `jumpers`, blocks that jump to the sum of a stored distance and an address that they load from memory: it may be
+/// that of any function whose address `held` has.
+///
+/// # Errors
+/// R7 if there are too many sums to try.
+pub(crate) fn check_jumps_from_loaded_addresses(
+    view: CodeView<'_, '_>,
+    (decoded, jumpers): (&[DecodedBlock], &[BlockIndex]),
+    held: &BTreeSet<Address>,
+    tables: &[JumpTable],
+) -> Result<Vec<Finding>> {
+    let partition = view.partition;
+    let entry_at = |target: Address| partition.entered_at(view.code, target);
+    let text = view.text();
+    let (Some(&lowest), Some(&highest)) = (held.first(), held.last()) else { return Ok(Vec::new()) };
+    let may_lead = |word: u64| word != 0 && may_lead_to_code((lowest, highest), word, &text);
+    let mut findings = Vec::new();
+    let mut budget = MAX_LOADED_SUMS;
+    for &index in jumpers {
+        let block = &decoded[index.0 as usize];
+        let evidence = partition.block(index).start;
+        let named: BTreeSet<Address> = block.data_references.iter().copied().collect();
+        let mut sums = ComputedTargets::default();
+        for (table, is_forward) in named.iter().flat_map(|table| [(*table, true), (*table, false)]) {
+            for width in [8, 4] {
+                let words = distances_at(view.file, table, width, is_forward, tables, MAX_LOADED_WORDS);
+                for pair in words
+                    .windows(2)
+                    .filter(|pair| pair[0] != pair[1] && pair.iter().all(|word| may_lead(*word)))
+                {
+                    budget = budget
+                        .checked_sub(held.len())
+                        .ok_or_else(|| beyond_sums(RefusalCode::PrivateRuntimeTables, evidence))?;
+                    for &base in held {
+                        let Some(first) = entry_at(base.plus(pair[0])) else { continue };
+                        let Some(second) = entry_at(base.plus(pair[1])) else { continue };
+                        sums.bases.extend(partition.block_containing(base));
+                        sums.reached.extend([first, second]);
+                    }
+                }
+            }
+        }
+        if !sums.reached.is_empty() {
+            findings.extend(sums.pins(index, evidence));
+        }
+    }
+    Ok(findings)
+}
+
+/// Addresses of functions that pointers or code hold: `fields` of all blocks, and the targets of `pointers`.
+pub(crate) fn held_addresses(
+    view: CodeView<'_, '_>,
+    decoded: &[DecodedBlock],
+    pointers: impl Iterator<Item = Address>,
+) -> BTreeSet<Address> {
+    let formed = decoded.iter().flat_map(|block| {
+        let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
+        taken.map(|field| field.target(view.code)).chain(block.absolute_candidates.iter().copied())
+    });
+    formed
+        .chain(pointers)
+        .filter(|address| view.partition.entered_at(view.code, *address).is_some())
+        .collect()
 }
 
 /// Pins functions in a section whose start and end the linker marks.
@@ -235,6 +284,15 @@ pub(crate) fn check_named_sections(
     findings
 }
 
+impl CodeView<'_, '_> {
+    /// From the first to the last byte of code.
+    fn text(&self) -> Range<Address> {
+        let arenas = || self.code.arenas.iter();
+        let (first, last) = (arenas().map(|arena| arena.start).min(), arenas().map(|arena| arena.end).max());
+        first.unwrap_or(Address(0))..last.unwrap_or(Address(0))
+    }
+}
+
 /// Functions that are part of sums.
 #[derive(Default)]
 struct ComputedTargets {
@@ -244,11 +302,25 @@ struct ComputedTargets {
     reached: Vec<BlockIndex>,
 }
 
-/// The functions to which sums of the block may lead; `None` if there are too many to try.
+impl ComputedTargets {
+    /// All of them stay, and so does the block `index` that computes the sums.
+    fn pins(self, index: BlockIndex, evidence: Address) -> impl Iterator<Item = Finding> {
+        let all: BTreeSet<BlockIndex> = self.bases.into_iter().chain(self.reached).chain([index]).collect();
+        let pin = Pin { reason: PinReason::ComputedAddress, evidence };
+        all.into_iter().map(move |block| Finding::Pin(block, pin))
+    }
+}
+
+/// The functions to which sums of the block may lead; `None` if there are too many to try. Words of `tables` do not count.
 ///
 /// In a block that only jumps to sums and adds nothing to the address of a function, a word counts only if its neighbour
 /// leads to another function as well: small numbers lead to some function by chance.
-fn called_by_sum(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock) -> Option<ComputedTargets> {
+fn called_by_sum(
+    view: CodeView<'_, '_>,
+    index: BlockIndex,
+    block: &DecodedBlock,
+    known: &[JumpTable],
+) -> Option<ComputedTargets> {
     let CodeView { file, code, partition } = view;
     // In the large code model, addresses of tables and functions are formed from other addresses and constants.
     let far = far_addresses(view, index, block)?;
@@ -267,9 +339,7 @@ fn called_by_sum(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock
         reached: Vec::new(),
     };
     let (Some(&lowest), Some(&highest)) = (bases.first(), bases.last()) else { return Some(found) };
-    let (first, last) =
-        (code.arenas.iter().map(|arena| arena.start).min(), code.arenas.iter().map(|arena| arena.end).max());
-    let text = first.unwrap_or(Address(0))..last.unwrap_or(Address(0));
+    let text = view.text();
     let entry_at = |target: Address| partition.entered_at(code, target);
     let is_certain = block.has_computed_call || block.adds_to_code;
     // Code at a fixed address holds many plain addresses that are part of no sum. So after the first few words of a table, a
@@ -281,7 +351,7 @@ fn called_by_sum(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock
     let mut tried: BTreeSet<u64> = BTreeSet::new();
     for (&table, is_forward) in tables.iter().flat_map(|table| [(table, true), (table, false)]) {
         for width in [8, 4] {
-            let words = distances_at(file, table, width, is_forward);
+            let words = distances_at(file, table, width, is_forward, known, MAX_TABLE_WORDS);
             // Zeros lead to the bases themselves.
             let may_lead = |word: u64| word != 0 && may_lead_to_code((lowest, highest), word, &text);
             for (position, &word) in words.iter().enumerate().filter(|(_, word)| may_lead(**word)) {
@@ -308,14 +378,27 @@ fn called_by_sum(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock
     Some(found)
 }
 
-/// Signed words of `width` bytes from `table` on, or backwards from there: loops that count up to zero name a table's end.
-fn distances_at(file: &ElfFile<'_>, table: Address, width: u64, is_forward: bool) -> Vec<u64> {
+/// Signed words of `width` bytes from `table` on, or backwards from there: loops that count up to zero name a table's end. Those of
+/// `known` tables, sorted by base, are zeros.
+fn distances_at(
+    file: &ElfFile<'_>,
+    table: Address,
+    width: u64,
+    is_forward: bool,
+    known: &[JumpTable],
+    most: usize,
+) -> Vec<u64> {
     let place = |index: u64| match is_forward {
         true => table.plus(width * index),
         false => table.plus((width * (index + 1)).wrapping_neg()),
     };
-    let words = (0..MAX_TABLE_WORDS as u64).map_while(|index| file.bytes_at(place(index), width));
-    let signed = words.map(|bytes| match bytes.first_chunk::<8>() {
+    let is_known = |place: Address| {
+        let after = known.partition_point(|table| table.base <= place);
+        after > 0 && place < known[after - 1].end()
+    };
+    let words = (0..most as u64).map_while(|index| Some((place(index), file.bytes_at(place(index), width)?)));
+    let signed = words.map(|(place, bytes)| match bytes.first_chunk::<8>() {
+        _ if is_known(place) => 0,
         Some(word) => u64::from_le_bytes(*word),
         None => bytes.first_chunk().map_or(0, |word| i64::from(i32::from_le_bytes(*word)) as u64),
     });

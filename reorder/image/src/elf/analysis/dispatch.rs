@@ -27,6 +27,8 @@ pub enum Dispatch {
         /// Addresses that the base register may hold, each with the number of entries that the code can reach, if the code
         /// before the load bounds it; empty if the register could not be followed.
         bases: BTreeMap<Address, Option<u64>>,
+        /// Whether the base of some sum is formed nowhere in the block: it is loaded, passed in or computed.
+        has_loaded_base: bool,
     },
     /// To the target of a word in memory that holds a distance from itself.
     SelfRelative,
@@ -204,6 +206,7 @@ impl BlockFlow {
         }
         let mut bases = BTreeMap::new();
         let (count, mut self_relative) = (sources.sums.len(), 0);
+        let mut has_loaded_base = false;
         for (sum, left, right) in sources.sums {
             let left = self.sources(sum, left, factory);
             let right = self.sources(sum, right, factory);
@@ -221,6 +224,7 @@ impl BlockFlow {
             if !distance.loaded_distance || distance.unknown || !distance.sums.is_empty() {
                 return Dispatch::Unknown;
             }
+            has_loaded_base |= base.bases.is_empty();
             self.bound_bases(&base.bases, &distance.loads, is_entered, &mut bases, factory);
         }
         match self_relative {
@@ -228,7 +232,7 @@ impl BlockFlow {
             _ if self_relative == count => return Dispatch::SelfRelative,
             _ => return Dispatch::Unknown,
         }
-        Dispatch::Table { bases }
+        Dispatch::Table { bases, has_loaded_base }
     }
 
     /// Adds each base with the largest bound of the loads that may read from it, without a bound if one of them has none.

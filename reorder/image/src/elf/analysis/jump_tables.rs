@@ -71,11 +71,12 @@ pub struct TableContext<'context, 'data> {
     pub related: &'context [(BlockIndex, BlockIndex)],
 }
 
-/// All provable tables, sorted by base, and what must stay for the others.
+/// All provable tables, sorted by base; the blocks that jump to the sum of a distance and an address that they do not form
+/// themselves; and what must stay for tables that are not proven.
 pub fn find_tables(
     context: &TableContext<'_, '_>,
     decoded: &[DecodedBlock],
-) -> (Vec<JumpTable>, Vec<Finding>) {
+) -> (Vec<JumpTable>, Vec<BlockIndex>, Vec<Finding>) {
     let dispatches: Vec<BlockDispatches> = decoded
         .par_iter()
         .enumerate()
@@ -106,7 +107,8 @@ pub fn find_tables(
     tables.sort_by_key(|table: &JumpTable| (table.base, table.owner));
     let (tables, shared) = drop_shared(context, tables);
     findings.extend(shared);
-    (tables, findings)
+    let loading = dispatches.iter().filter(|block| block.has_loaded_base).map(|block| block.owner).collect();
+    (tables, loading, findings)
 }
 
 /// What the jumps of one block do.
@@ -119,12 +121,14 @@ struct BlockDispatches {
     /// Jumps that are not explained.
     unresolved: Vec<Address>,
     orphans: Vec<Address>,
+    /// Some jump leads to the sum of a distance and an address that the block does not form.
+    has_loaded_base: bool,
 }
 
 impl BlockDispatches {
     fn new(owner: BlockIndex) -> Self {
         let (tables, suspects, unresolved) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { owner, tables, suspects, unresolved, orphans: Vec::new() }
+        Self { owner, tables, suspects, unresolved, orphans: Vec::new(), has_loaded_base: false }
     }
 }
 
@@ -179,7 +183,8 @@ fn dispatches_of_block(
         match dispatch {
             Dispatch::Pointer => {}
             Dispatch::SelfRelative | Dispatch::Unknown => dispatches.unresolved.push(jump),
-            Dispatch::Table { bases: found } => {
+            Dispatch::Table { bases: found, has_loaded_base } => {
+                dispatches.has_loaded_base |= has_loaded_base;
                 let (inside, outside): (Vec<_>, Vec<_>) =
                     found.into_iter().partition(|(base, _)| context.code.arena_of(*base).is_some());
                 if inside.iter().any(|(base, _)| *base < block.start || *base >= block.end) {

@@ -66,7 +66,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     let view = CodeView { file, code, partition };
     let (found, far_references) = computed_addresses::check_wide_constants(view, &decoded)?;
     findings.extend(found);
-    let computed_calls = computed_addresses::check_computed_calls(view, &decoded)?;
+    findings.extend(computed_addresses::check_computed_calls(view, &decoded)?);
     findings.extend(call_offsets::check_call_offsets(view, &decoded, image.pointers)?);
 
     collect_data_references(&mut decoded, relocations, &mut data_references);
@@ -83,9 +83,19 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
         loader_places: &loader_places,
         related: &related,
     };
-    let (tables, found) = find_tables(&context, &decoded);
-    findings.extend(computed_calls.beside_tables(&found));
+    let (tables, loading, found) = find_tables(&context, &decoded);
     findings.extend(found);
+    findings.extend(computed_addresses::check_computed_jumps(view, &decoded, &tables));
+    if !loading.is_empty() {
+        let pointers = image.pointers.iter().map(|pointer| pointer.target);
+        let held = computed_addresses::held_addresses(view, &decoded, pointers);
+        findings.extend(computed_addresses::check_jumps_from_loaded_addresses(
+            view,
+            (&decoded, &loading),
+            &held,
+            &tables,
+        )?);
+    }
     let mut refers_to_own_end: Vec<bool> = decoded.iter().map(|block| block.refers_to_own_end).collect();
     for table in &tables {
         let end = partition.block(table.owner).end;
@@ -170,14 +180,17 @@ fn keep_targets_of_distrusted(
     (move |block| distrusted.binary_search(&block).is_ok(), kept)
 }
 
-/// Moves all data addresses that code or pointers refer to into one sorted list.
+/// All data addresses that code or pointers refer to, in one sorted list. Blocks that jump to sums keep theirs.
 fn collect_data_references(
     decoded: &mut [DecodedBlock],
     relocations: &[LoaderRelocation],
     data_references: &mut Vec<Address>,
 ) {
     for block in decoded.iter_mut() {
-        data_references.append(&mut block.data_references);
+        match block.has_computed_jump || block.has_register_jump {
+            true => data_references.extend_from_slice(&block.data_references),
+            false => data_references.append(&mut block.data_references),
+        }
     }
     for relocation in relocations {
         if let LoaderAction::Relative(target) = relocation.action {
