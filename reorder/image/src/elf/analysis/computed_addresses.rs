@@ -165,7 +165,7 @@ pub(crate) fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlo
         }
         let index = BlockIndex(index as u32);
         let evidence = view.partition.block(index).start;
-        let Some(sums) = called_by_sum(view, index, block, &[]) else {
+        let Some(sums) = called_by_sum(view, index, block, OtherWords::default()) else {
             if block.has_computed_call {
                 return Err(beyond_sums(RefusalCode::PrivateRuntimeTables, evidence).into());
             }
@@ -179,12 +179,31 @@ pub(crate) fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlo
     Ok(findings)
 }
 
-/// Pins for blocks that only jump to sums. The words of `tables`, which are proven, belong to these jump tables: by chance they
-/// also lead to functions whose addresses the block takes for other ends.
+/// Words of data that are known not to be distances between functions: by chance they lead to functions, too.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct OtherWords<'a> {
+    /// Proven jump tables, sorted by base.
+    pub(crate) tables: &'a [JumpTable],
+    /// Sorted places that the loader writes.
+    pub(crate) loader_places: &'a [Address],
+}
+
+impl OtherWords<'_> {
+    /// Whether the word of `width` bytes at `place` is one of them.
+    fn contains(&self, place: Address, width: u64) -> bool {
+        const LOADED_WIDTH: u64 = 8;
+        let after = self.tables.partition_point(|table| table.base <= place);
+        let in_table = after > 0 && place < self.tables[after - 1].end();
+        let before = self.loader_places.partition_point(|written| written.plus(LOADED_WIDTH) <= place);
+        in_table || self.loader_places.get(before).is_some_and(|written| *written < place.plus(width))
+    }
+}
+
+/// Pins for blocks that only jump to sums.
 pub(crate) fn check_computed_jumps(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
-    tables: &[JumpTable],
+    others: OtherWords<'_>,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, block) in decoded.iter().enumerate() {
@@ -193,7 +212,7 @@ pub(crate) fn check_computed_jumps(
         }
         let index = BlockIndex(index as u32);
         // Large functions jump through many tables, hardly ever from the address of a function.
-        let Some(sums) = called_by_sum(view, index, block, tables) else { continue };
+        let Some(sums) = called_by_sum(view, index, block, others) else { continue };
         // Jump tables count from data or from labels: a jump alone is no evidence.
         if !sums.bases.is_empty() && !sums.reached.is_empty() {
             findings.extend(sums.pins(index, view.partition.block(index).start));
@@ -211,7 +230,7 @@ pub(crate) fn check_jumps_from_loaded_addresses(
     view: CodeView<'_, '_>,
     (decoded, jumpers): (&[DecodedBlock], &[BlockIndex]),
     held: &BTreeSet<Address>,
-    tables: &[JumpTable],
+    others: OtherWords<'_>,
 ) -> Result<Vec<Finding>> {
     let partition = view.partition;
     let entry_at = |target: Address| partition.entered_at(view.code, target);
@@ -227,7 +246,7 @@ pub(crate) fn check_jumps_from_loaded_addresses(
         let mut sums = ComputedTargets::default();
         for (table, is_forward) in named.iter().flat_map(|table| [(*table, true), (*table, false)]) {
             for width in [8, 4] {
-                let words = distances_at(view.file, table, width, is_forward, tables, MAX_LOADED_WORDS);
+                let words = distances_at(view.file, table, width, is_forward, others, MAX_LOADED_WORDS);
                 for pair in words
                     .windows(2)
                     .filter(|pair| pair[0] != pair[1] && pair.iter().all(|word| may_lead(*word)))
@@ -311,7 +330,7 @@ impl ComputedTargets {
     }
 }
 
-/// The functions to which sums of the block may lead; `None` if there are too many to try. Words of `tables` do not count.
+/// The functions to which sums of the block may lead; `None` if there are too many to try.
 ///
 /// In a block that only jumps to sums and adds nothing to the address of a function, a word counts only if its neighbour
 /// leads to another function as well: small numbers lead to some function by chance.
@@ -319,7 +338,7 @@ fn called_by_sum(
     view: CodeView<'_, '_>,
     index: BlockIndex,
     block: &DecodedBlock,
-    known: &[JumpTable],
+    others: OtherWords<'_>,
 ) -> Option<ComputedTargets> {
     let CodeView { file, code, partition } = view;
     // In the large code model, addresses of tables and functions are formed from other addresses and constants.
@@ -351,7 +370,7 @@ fn called_by_sum(
     let mut tried: BTreeSet<u64> = BTreeSet::new();
     for (&table, is_forward) in tables.iter().flat_map(|table| [(table, true), (table, false)]) {
         for width in [8, 4] {
-            let words = distances_at(file, table, width, is_forward, known, MAX_TABLE_WORDS);
+            let words = distances_at(file, table, width, is_forward, others, MAX_TABLE_WORDS);
             // Zeros lead to the bases themselves.
             let may_lead = |word: u64| word != 0 && may_lead_to_code((lowest, highest), word, &text);
             for (position, &word) in words.iter().enumerate().filter(|(_, word)| may_lead(**word)) {
@@ -379,26 +398,22 @@ fn called_by_sum(
 }
 
 /// Signed words of `width` bytes from `table` on, or backwards from there: loops that count up to zero name a table's end. Those of
-/// `known` tables, sorted by base, are zeros.
+/// `others` are zeros.
 fn distances_at(
     file: &ElfFile<'_>,
     table: Address,
     width: u64,
     is_forward: bool,
-    known: &[JumpTable],
+    others: OtherWords<'_>,
     most: usize,
 ) -> Vec<u64> {
     let place = |index: u64| match is_forward {
         true => table.plus(width * index),
         false => table.plus((width * (index + 1)).wrapping_neg()),
     };
-    let is_known = |place: Address| {
-        let after = known.partition_point(|table| table.base <= place);
-        after > 0 && place < known[after - 1].end()
-    };
     let words = (0..most as u64).map_while(|index| Some((place(index), file.bytes_at(place(index), width)?)));
     let signed = words.map(|(place, bytes)| match bytes.first_chunk::<8>() {
-        _ if is_known(place) => 0,
+        _ if others.contains(place, width) => 0,
         Some(word) => u64::from_le_bytes(*word),
         None => bytes.first_chunk().map_or(0, |word| i64::from(i32::from_le_bytes(*word)) as u64),
     });

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::block_uses::BlockUses;
 use super::blocks::{BlockIndex, BlockTraits, Partition};
-use super::computed_addresses::CodeView;
+use super::computed_addresses::{CodeView, OtherWords};
 use super::fields::{ByBlock, CodeFields};
 use super::jump_tables::{TableContext, find_tables};
 use super::kept_relocations::check_kept_relocations;
@@ -85,7 +85,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     };
     let (tables, loading, found) = find_tables(&context, &decoded);
     findings.extend(found);
-    findings.extend(computed_addresses::check_computed_jumps(view, &decoded, &tables));
+    let others = OtherWords { tables: &tables, loader_places: &loader_places };
+    findings.extend(computed_addresses::check_computed_jumps(view, &decoded, others));
     if !loading.is_empty() {
         let pointers = image.pointers.iter().map(|pointer| pointer.target);
         let held = computed_addresses::held_addresses(view, &decoded, pointers);
@@ -93,7 +94,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
             view,
             (&decoded, &loading),
             &held,
-            &tables,
+            others,
         )?);
     }
     let mut refers_to_own_end: Vec<bool> = decoded.iter().map(|block| block.refers_to_own_end).collect();
