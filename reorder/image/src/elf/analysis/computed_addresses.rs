@@ -199,10 +199,11 @@ impl OtherWords<'_> {
     }
 }
 
-/// Pins for blocks that only jump to sums.
+/// Pins for blocks that only jump to sums, but for those whose jumps are `explained` without.
 pub(crate) fn check_computed_jumps(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
+    explained: &[BlockIndex],
     others: OtherWords<'_>,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -211,6 +212,9 @@ pub(crate) fn check_computed_jumps(
             continue;
         }
         let index = BlockIndex(index as u32);
+        if explained.binary_search(&index).is_ok() {
+            continue;
+        }
         // Large functions jump through many tables, hardly ever from the address of a function.
         let Some(sums) = called_by_sum(view, index, block, others) else { continue };
         // Jump tables count from data or from labels: a jump alone is no evidence.

@@ -29,6 +29,8 @@ pub enum Dispatch {
         bases: BTreeMap<Address, Option<u64>>,
         /// Whether the base of some sum is formed nowhere in the block: it is loaded, passed in or computed.
         has_loaded_base: bool,
+        /// Whether all bases are addresses that the block forms, on every path.
+        is_named: bool,
     },
     /// To the target of a word in memory that holds a distance from itself.
     SelfRelative,
@@ -206,7 +208,7 @@ impl BlockFlow {
         }
         let mut bases = BTreeMap::new();
         let (count, mut self_relative) = (sources.sums.len(), 0);
-        let mut has_loaded_base = false;
+        let (mut has_loaded_base, mut is_named) = (false, true);
         for (sum, left, right) in sources.sums {
             let left = self.sources(sum, left, factory);
             let right = self.sources(sum, right, factory);
@@ -225,6 +227,7 @@ impl BlockFlow {
                 return Dispatch::Unknown;
             }
             has_loaded_base |= base.bases.is_empty();
+            is_named &= !base.bases.is_empty() && !base.pointer && !base.unknown && base.sums.is_empty();
             self.bound_bases(&base.bases, &distance.loads, is_entered, &mut bases, factory);
         }
         match self_relative {
@@ -232,7 +235,7 @@ impl BlockFlow {
             _ if self_relative == count => return Dispatch::SelfRelative,
             _ => return Dispatch::Unknown,
         }
-        Dispatch::Table { bases, has_loaded_base }
+        Dispatch::Table { bases, has_loaded_base, is_named }
     }
 
     /// Adds each base with the largest bound of the loads that may read from it, without a bound if one of them has none.

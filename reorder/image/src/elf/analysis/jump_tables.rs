@@ -71,12 +71,20 @@ pub struct TableContext<'context, 'data> {
     pub related: &'context [(BlockIndex, BlockIndex)],
 }
 
-/// All provable tables, sorted by base; the blocks that jump to the sum of a distance and an address that they do not form
-/// themselves; and what must stay for tables that are not proven.
-pub fn find_tables(
-    context: &TableContext<'_, '_>,
-    decoded: &[DecodedBlock],
-) -> (Vec<JumpTable>, Vec<BlockIndex>, Vec<Finding>) {
+/// What is known of all jumps through a register.
+pub(crate) struct FoundTables {
+    /// All provable tables, sorted by base.
+    pub(crate) tables: Vec<JumpTable>,
+    /// Blocks that jump to the sum of a distance and an address that they do not form themselves, sorted.
+    pub(crate) loading: Vec<BlockIndex>,
+    /// Blocks of which every jump was examined and goes to a pointer or counts from an address that the block forms, sorted.
+    pub(crate) explained: Vec<BlockIndex>,
+    /// What must stay for tables that are not proven.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// The tables of all blocks.
+pub(crate) fn find_tables(context: &TableContext<'_, '_>, decoded: &[DecodedBlock]) -> FoundTables {
     let dispatches: Vec<BlockDispatches> = decoded
         .par_iter()
         .enumerate()
@@ -107,8 +115,15 @@ pub fn find_tables(
     tables.sort_by_key(|table: &JumpTable| (table.base, table.owner));
     let (tables, shared) = drop_shared(context, tables);
     findings.extend(shared);
-    let loading = dispatches.iter().filter(|block| block.has_loaded_base).map(|block| block.owner).collect();
-    (tables, loading, findings)
+    let owners = |is_wanted: fn(&BlockDispatches) -> bool| {
+        dispatches.iter().filter(|block| is_wanted(block)).map(|block| block.owner).collect()
+    };
+    FoundTables {
+        tables,
+        loading: owners(|block| block.has_loaded_base),
+        explained: owners(|block| block.has_jumps && block.is_named && block.unresolved.is_empty()),
+        findings,
+    }
 }
 
 /// What the jumps of one block do.
@@ -123,12 +138,25 @@ struct BlockDispatches {
     orphans: Vec<Address>,
     /// Some jump leads to the sum of a distance and an address that the block does not form.
     has_loaded_base: bool,
+    /// All jumps were examined: blocks without are here for what looks like a table.
+    has_jumps: bool,
+    /// All sums count from addresses that the block forms.
+    is_named: bool,
 }
 
 impl BlockDispatches {
     fn new(owner: BlockIndex) -> Self {
         let (tables, suspects, unresolved) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { owner, tables, suspects, unresolved, orphans: Vec::new(), has_loaded_base: false }
+        Self {
+            owner,
+            tables,
+            suspects,
+            unresolved,
+            orphans: Vec::new(),
+            has_loaded_base: false,
+            has_jumps: false,
+            is_named: true,
+        }
     }
 }
 
@@ -179,12 +207,14 @@ fn dispatches_of_block(
     let is_code = |address: Address| context.code.arena_of(address).is_some();
     let is_entered =
         |address: Address| entered.binary_search(&address).is_ok() || context.uses.is_entered(address);
+    dispatches.has_jumps = true;
     for (jump, dispatch) in flow.dispatches(&is_code, &is_entered, factory) {
         match dispatch {
             Dispatch::Pointer => {}
             Dispatch::SelfRelative | Dispatch::Unknown => dispatches.unresolved.push(jump),
-            Dispatch::Table { bases: found, has_loaded_base } => {
+            Dispatch::Table { bases: found, has_loaded_base, is_named } => {
                 dispatches.has_loaded_base |= has_loaded_base;
+                dispatches.is_named &= is_named;
                 let (inside, outside): (Vec<_>, Vec<_>) =
                     found.into_iter().partition(|(base, _)| context.code.arena_of(*base).is_some());
                 if inside.iter().any(|(base, _)| *base < block.start || *base >= block.end) {

@@ -6,7 +6,7 @@ use super::block_uses::BlockUses;
 use super::blocks::{BlockIndex, BlockTraits, Partition};
 use super::computed_addresses::{CodeView, OtherWords};
 use super::fields::{ByBlock, CodeFields};
-use super::jump_tables::{TableContext, find_tables};
+use super::jump_tables::{FoundTables, TableContext, find_tables};
 use super::kept_relocations::check_kept_relocations;
 use super::references::{self, Finding};
 use super::{
@@ -83,10 +83,10 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
         loader_places: &loader_places,
         related: &related,
     };
-    let (tables, loading, found) = find_tables(&context, &decoded);
+    let FoundTables { tables, loading, explained, findings: found } = find_tables(&context, &decoded);
     findings.extend(found);
     let others = OtherWords { tables: &tables, loader_places: &loader_places };
-    findings.extend(computed_addresses::check_computed_jumps(view, &decoded, others));
+    findings.extend(computed_addresses::check_computed_jumps(view, &decoded, &explained, others));
     if !loading.is_empty() {
         let pointers = image.pointers.iter().map(|pointer| pointer.target);
         let held = computed_addresses::held_addresses(view, &decoded, pointers);
