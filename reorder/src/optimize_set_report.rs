@@ -25,11 +25,21 @@ pub(crate) struct OptimizeSetReport {
     /// The program and the libraries that were moved, those with the most faults before first.
     pub images: Vec<OptimizedImage>,
     /// Libraries that stay as they are: no run executes them, or they cannot be moved.
-    pub libraries_left: u64,
+    pub left: Vec<KeptLibrary>,
     /// All images together.
     pub total: SimulatedPages,
     /// Each `--run`, in the order given.
     pub runs: Vec<OptimizedSetRun>,
+}
+
+/// A library that stays as it is.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct KeptLibrary {
+    /// Where it is.
+    pub library: String,
+    /// Why it was refused, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
 }
 
 /// One image of the set.
@@ -67,7 +77,7 @@ impl OptimizeSetReport {
         start: String,
         directory: &Path,
         mut images: Vec<OptimizedImage>,
-        libraries_left: usize,
+        left: Vec<KeptLibrary>,
         runs: Vec<OptimizedSetRun>,
     ) -> Self {
         images.sort_by(|one, other| {
@@ -76,7 +86,7 @@ impl OptimizeSetReport {
         });
         let total = images.iter().fold(SimulatedPages::default(), |total, image| total.plus(image.pages));
         let directory = directory.display().to_string();
-        Self { start, directory, images, libraries_left: libraries_left as u64, total, runs }
+        Self { start, directory, images, left, total, runs }
     }
 
     fn pages_table(&self, width: Width) -> String {
@@ -146,11 +156,16 @@ impl Report for OptimizeSetReport {
             .flat_map(|measured| measured.limits().map(Warning::text))
             .collect();
         text.extend(limits.iter().map(|limit| format!("note: {limit}\n")));
+        for kept in &self.left {
+            if let Some(refusal) = &kept.refusal {
+                text.push_str(&format!("not moved: {}: {refusal}\n", kept.library));
+            }
+        }
         text.push_str(&format!(
             "{} moved and verified in {}; {} unchanged; run the program with:\n  {}\n",
             counted(self.images.len() as u64, "image"),
             self.directory,
-            match self.libraries_left {
+            match self.left.len() as u64 {
                 0 => "no other stays".to_owned(),
                 1 => "1 library stays".to_owned(),
                 left => format!("{} libraries stay", grouped(left)),

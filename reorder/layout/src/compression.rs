@@ -23,7 +23,7 @@ pub struct Budget {
 }
 
 /// The most that a budget can be: ten times the cost.
-const MOST_PERCENT: f64 = 900.0;
+const MAX_PERCENT: f64 = 900.0;
 
 impl Default for Budget {
     fn default() -> Self {
@@ -37,10 +37,10 @@ impl FromStr for Budget {
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.strip_suffix('%').unwrap_or(text).trim_end();
         match digits.parse::<f64>() {
-            Ok(percent) if (0.0..=MOST_PERCENT).contains(&percent) => {
+            Ok(percent) if (0.0..=MAX_PERCENT).contains(&percent) => {
                 Ok(Self { permille: (percent * 10.0).round() as u32 })
             }
-            _ => Err(format!("a budget is a number of per cent from 0 to {MOST_PERCENT}, such as 2 or 2.5")),
+            _ => Err(format!("a budget is a number of per cent from 0 to {MAX_PERCENT}, such as 2 or 2.5")),
         }
     }
 }

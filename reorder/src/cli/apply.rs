@@ -63,7 +63,7 @@ pub struct ApplyArguments {
     #[arg(short, long, value_name = "FILE", required_unless_present_any = ["in_place", "set"])]
     output: Option<PathBuf>,
     /// Move the program and those libraries loaded at startup that have traces, and write them to this directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "in_place", "map", "order", "architecture", "most_pinned", "allow_swift_pins"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "in_place", "map", "order", "previous", "architecture", "most_pinned", "allow_swift_pins"])]
     set: Option<PathBuf>,
     /// Replace IMAGE itself, atomically
     #[arg(long, conflicts_with = "output")]

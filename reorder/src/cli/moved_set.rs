@@ -8,6 +8,7 @@ use crate::cli::applied::{AppliedFile, LeftImage};
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
+use crate::optimize_set_report::KeptLibrary;
 use crate::packages;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::file::ElfFile;
@@ -37,6 +38,8 @@ pub(super) struct LeftLibrary {
     pub(super) path: PathBuf,
     /// Why.
     pub(super) reason: String,
+    /// Whether it was refused; otherwise no run executes it, or it cannot be loaded from elsewhere.
+    is_refused: bool,
 }
 
 /// The program, first, and its libraries.
@@ -105,7 +108,7 @@ impl<'run> MovedSet<'run> {
         let path = library.path.clone();
         if library.name.contains('/') {
             let reason = "the program asks for it by a path, not by a name".to_owned();
-            self.left.push(LeftLibrary { path, reason });
+            self.left.push(LeftLibrary { path, reason, is_refused: false });
             return Ok(());
         }
         let read = map_image(&path).and_then(|original| {
@@ -122,11 +125,21 @@ impl<'run> MovedSet<'run> {
                 if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_) | ErrorKind::Malformed) =>
             {
                 self.rejected.push(LeftImage::new(&library.name, &error));
-                self.left.push(LeftLibrary { path, reason: error.to_string() });
+                let is_refused = !matches!(error.kind, ErrorKind::Usage);
+                self.left.push(LeftLibrary { path, reason: error.to_string(), is_refused });
             }
             Err(error) => return Err(error.in_file(&path)),
         }
         Ok(())
+    }
+
+    /// The libraries that stay, each with the reason where it was refused.
+    pub(super) fn left(&self) -> Vec<KeptLibrary> {
+        let kept = |library: &LeftLibrary| KeptLibrary {
+            library: library.path.display().to_string(),
+            refusal: library.is_refused.then(|| library.reason.clone()),
+        };
+        self.left.iter().map(kept).collect()
     }
 
     /// Both versions side by side in a directory of their own, where they can be run.

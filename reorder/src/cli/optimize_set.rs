@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::cli::applied::status_of;
 use crate::cli::apply_elf::ElfRequest;
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::check_args::check_all;
@@ -15,13 +16,13 @@ use crate::exit_status::ExitStatus;
 use crate::hints;
 use crate::optimize_report::SimulatedPages;
 use crate::optimize_set_report::{OptimizeSetReport, OptimizedImage, OptimizedSetRun};
-use reorder_base::error::{Error, Result};
+use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::hint::Hint;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::memory;
 use reorder_layout::simulate::{ImageNames, Placement, simulate};
-use reorder_run::check::{CheckRequest, CheckedRun};
+use reorder_run::check::{CheckRequest, CheckedRun, Version};
 use reorder_run::loaded_libraries::loaded_libraries;
 use reorder_run::measure::{self, LibraryPair, MeasureRequest, Measurement};
 use reorder_run::record;
@@ -47,11 +48,15 @@ pub(super) fn run(
             .with_hint("name one for all libraries: --layout functions, blocks or both")
     })?;
     arguments.relocate.check_map(false)?;
+    // Before anything runs: what cannot be written later.
+    prepare(directory)?;
     let mapped = map_image(program)?;
     let libraries = ElfFile::parse(&mapped).and_then(|file| loaded_libraries(program, &file));
     let libraries = libraries.map_err(|error| error.in_file(program))?;
     let paths: Vec<PathBuf> = libraries.into_iter().map(|library| library.path).collect();
 
+    // Dropped after all files: a signal that ended this process earlier would leave them where they are.
+    let _interruption = Interruption::note();
     let recordings = record_runs(arguments, context, &paths, (runs, &stop))?;
     let kept = tempfile::tempdir().map_err(|error| Error::io(&std::env::temp_dir(), error))?;
     for recording in &recordings {
@@ -65,26 +70,34 @@ pub(super) fn run(
     let set = MovedSet::make((program, mapped), directory, &request, context)?;
     let images = set.moved.iter().map(|image| optimized(image, &recordings)).collect::<Result<Vec<_>>>()?;
 
-    // Dropped after the files: a signal that ended this process earlier would leave them beside their destinations.
-    let _interruption = Interruption::note();
     let checks = checked(&set, arguments, context, (&recordings, &stop))?;
+    let measured = measured(&set, arguments, context, (&recordings, &stop))?;
     let inputs = KeptFiles::default().reads("standard input", arguments.stdin.input.as_deref());
     set.write(inputs)?.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
     let lacks = set.moved.iter().flat_map(|image| &image.applied.warnings);
     lacks.for_each(|warning| context.talk.warning(warning, None));
-    let measured = measured(&set, arguments, context, (&recordings, &stop));
 
     let runs = recordings.iter().zip(checks).zip(measured).map(|((recording, checked), measured)| {
         OptimizedSetRun { arguments: recording.shown.clone(), checked, measured }
     });
-    context.print(&OptimizeSetReport::new(
-        set.start()?,
-        directory,
-        images,
-        set.left.len(),
-        runs.collect(),
-    ))?;
-    Ok(ExitStatus::Success)
+    context.print(&OptimizeSetReport::new(set.start()?, directory, images, set.left(), runs.collect()))?;
+    Ok(status_of(&set.rejected))
+}
+
+/// Refuses a directory that is a file, or that is in none.
+fn prepare(directory: &Path) -> Result<()> {
+    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if directory.exists() && !directory.is_dir() {
+        return Err(Error::usage("this is a file, and --libraries writes a directory")
+            .in_file(directory)
+            .with_hint("name a directory: -o DIR"));
+    }
+    match parent.filter(|parent| !parent.is_dir()) {
+        Some(parent) => Err(Error::usage("the directory that it would be in does not exist")
+            .in_file(directory)
+            .with_hint(format!("mkdir -p {}", parent.display()))),
+        None => Ok(()),
+    }
 }
 
 /// The pages that recorded runs need of one image, before and after.
@@ -142,31 +155,38 @@ fn checked(
     check_all(&request, &runs, context)
 }
 
-/// Cold starts of the program with copies of the old and of the new images; none where they failed.
+/// Cold starts of the program with copies of the old and of the new images, before these are written; none where measuring
+/// failed.
+///
+/// # Errors
+/// A new program that crashes or ends differently.
 fn measured(
     set: &MovedSet<'_>,
     arguments: &OptimizeArguments,
     context: &Context,
     (recordings, stop): (&[Recording], &StopRule),
-) -> Vec<Option<Measurement>> {
+) -> Result<Vec<Option<Measurement>>> {
+    if arguments.measure_runs == 0 {
+        return Ok(recordings.iter().map(|_| None).collect());
+    }
+    let trial = set.trial()?;
+    trial.place(Version::Result)?;
+    let folder = trial.program().parent().unwrap_or(Path::new("."));
     let libraries: Vec<LibraryPair> = set
         .moved
         .iter()
         .skip(1)
-        .map(|image| LibraryPair {
-            name: image.output.file_name().unwrap_or_default().to_os_string(),
-            old: image.path.clone(),
-            new: image.output.clone(),
+        .map(|image| {
+            let name = image.output.file_name().unwrap_or_default().to_os_string();
+            LibraryPair { old: image.path.clone(), new: folder.join(&name), name }
         })
         .collect();
-    if arguments.measure_runs == 0 {
-        return recordings.iter().map(|_| None).collect();
-    }
     let phase = context.talk.phase("measure", (recordings.len() * arguments.measure_runs) as u64);
-    let measured = recordings.iter().map(|recording| {
+    let mut reports = Vec::new();
+    for recording in recordings {
         let request = MeasureRequest {
             old: PathBuf::from(as_path_argument(&arguments.image)),
-            new: set.moved.first().map(|image| image.output.clone()),
+            new: Some(trial.program().to_path_buf()),
             arguments: recording.arguments.clone(),
             libraries: libraries.clone(),
             rounds: arguments.measure_runs,
@@ -176,17 +196,30 @@ fn measured(
             wording: hints::text,
             ..MeasureRequest::default()
         };
-        let outcome = measure::measure(&request, &|| phase.step());
-        let told = |error: Error| {
-            let hint = error.hint.as_ref().filter(|hint| **hint != Hint::ReportCrash).map(hints::text);
-            context.talk.warning(&format!("`{}` is not measured: {error}", recording.shown), hint.as_deref());
-        };
-        outcome.map_err(told).ok()
-    });
-    let measured: Vec<_> = measured.collect();
+        match measure::measure(&request, &|| phase.step()) {
+            Ok(mut report) => {
+                // The trial is deleted; the report names the files that remain.
+                report.new = set.moved.first().map(|image| image.output.clone());
+                reports.push(Some(report));
+            }
+            // The two ended differently: the only failure that the new images cause.
+            Err(error)
+                if error.hint == Some(Hint::ReportCrash) || matches!(error.kind, ErrorKind::Verification) =>
+            {
+                return Err(error);
+            }
+            Err(error) => {
+                context.talk.warning(
+                    &format!("`{}` is not measured: {error}", recording.shown),
+                    error.hint.as_ref().map(hints::text).as_deref(),
+                );
+                reports.push(None);
+            }
+        }
+    }
     phase.finish(&format!(
         "{} cold starts of each set",
-        measured.iter().flatten().count() * arguments.measure_runs
+        reports.iter().flatten().count() * arguments.measure_runs
     ));
-    measured
+    Ok(reports)
 }

@@ -23,7 +23,7 @@ const ELF_MAGIC: &[u8] = b"\x7fELF";
 pub struct PreviousArguments {
     /// Stay close to the layout of the last release, so that updates are small, as far as recorded startups then need at most
     /// 1 % more pages: its image, or its order file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "compress")]
     previous: Option<PathBuf>,
 }
 
@@ -59,6 +59,12 @@ impl PreviousArguments {
         talk: &Talk,
     ) -> Result<(Layout, Option<PreviousTrade>)> {
         let Some(previous) = self.read(new)? else { return Ok((layout, None)) };
+        if !new.request.strategy.needs_traces() {
+            return Err(Error::usage(
+                "--previous weighs pages of recorded startups, and this strategy reads no traces",
+            )
+            .with_hint("leave out --strategy, and give traces with -t"));
+        }
         let (layout, trade) = favour(layout, &previous, new.functions, new.traces, new.room, new.request)?;
         talk.note(&text(&trade));
         Ok((layout, Some(trade)))

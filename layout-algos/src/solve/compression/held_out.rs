@@ -17,7 +17,7 @@ const FOLDS: usize = 4;
 
 /// The least share of a new run's cost, in thousandths, that functions outside all traces cause. Runs of other kinds than
 /// the recorded ones had 200 and 260 on two large programs; held-out runs had as few as 50.
-const LEAST_SHARE_PERMILLE: u64 = 250;
+const MIN_SHARE_PERMILLE: u64 = 250;
 
 /// The share of the measured growth, in thousandths, that really comes: units are measured in random order, but similar ones
 /// are often needed together. On two large programs it was 570 to 870.
@@ -71,7 +71,7 @@ impl HeldOut {
         let before: u128 = sum(|trial| trial.cost);
         let known: u128 = sum(|trial| trial.known_cost);
         let of_tail = before.saturating_sub(known).max(1);
-        let share = (of_tail * 1000 / before.max(1)).max(u128::from(LEAST_SHARE_PERMILLE));
+        let share = (of_tail * 1000 / before.max(1)).max(u128::from(MIN_SHARE_PERMILLE));
         let more = u128::from(after).saturating_sub(before);
         let growth = more * share * u128::from(REALIZED_PERMILLE) / (of_tail * 1000);
         u64::try_from(growth).unwrap_or(u64::MAX)

@@ -4,7 +4,8 @@
 //! directory and environment; the order of the runs cancels drifts (A B B A …); every run counted as cold was
 //! checked to be cold; the report lists what could not be done.
 //!
-//! Only the program's own file is made cold, and libraries that the request names; others stay as they are, for both alike. Some rounds start each
+//! Only the program's own file and the libraries that the request names are made cold; others stay as they are, for both
+//! alike. Some rounds start each
 //! program twice: once normally, and once page by page, to see the 4 KiB text pages that it touches itself.
 //! That count does not depend on read-ahead and fault-around, so it compares layouts on any system.
 //! Pages that only a child touches do not count.
