@@ -285,7 +285,7 @@ mod tests {
         let (first, rest) = text.split_at(text.find("\"figures\"").unwrap());
         let merged = format!("{first}<<<<<<< HEAD\n{rest}=======\n{rest}>>>>>>> other\n");
         let error = Baseline::parse(merged.as_bytes()).unwrap_err();
-        assert!(error.to_string().contains("line 7: a conflict"), "{error}");
+        assert!(error.to_string().contains("line 7: an unresolved merge conflict"), "{error}");
         let hint = error.hint.unwrap();
         assert!(!hint.advice().unwrap().contains("--update-baseline"), "{hint:?}");
         assert_eq!(Baseline::conflict(text.as_bytes()), None);
