@@ -9,6 +9,7 @@ mod balanced_partitioning;
 mod cache_directed;
 mod call_chain_clustering;
 mod call_graph;
+mod candidate;
 mod compression;
 mod first_seen;
 mod link_order;

@@ -1,7 +1,7 @@
 //! A layout close to an earlier one, so that updates stay small.
 //!
 //! Takes a finished order and the functions of an earlier one in their order there; gives an order that keeps as much of the
-//! earlier one as the budget allows. Recorded functions stay in front of all others. From the nearest to the farthest:
+//! earlier one as the budget allows. Recorded functions stay before all others. From the nearest to the farthest:
 //! everything as before; recorded functions as before and then improved, with more changes each time; only the others as
 //! before.
 

@@ -34,7 +34,7 @@ use reorder_layout::arguments::LayoutArguments;
 use reorder_layout::simulate::ImageNames;
 use reorder_report::table::counted;
 use reorder_run::check::{CheckRequest, CheckedRun, Trial, TrialFile};
-use reorder_run::measure::{self, MeasureRequest, Measurement};
+use reorder_run::measure::{self, LibraryPair, MeasureRequest, Measurement};
 use reorder_run::processor;
 use reorder_run::record::{self, RecordRequest, RecordedTrace};
 use reorder_run::runnable;
@@ -333,7 +333,7 @@ fn of_run(error: Error, shown: &str) -> Error {
 }
 
 /// The path in a form that is never looked up in `PATH`.
-pub(super) fn as_path_argument(image: &Path) -> OsString {
+fn as_path_argument(image: &Path) -> OsString {
     match image.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new(".").join(image).into_os_string(),
         _ => image.as_os_str().to_owned(),
@@ -349,17 +349,25 @@ fn check_runs(
     (starts, stop): (&[Start], &StopRule),
 ) -> Result<Vec<CheckedRun>> {
     let trial = Trial::beside(output, TrialFile { original, result })?;
+    check_trial(arguments, context, &trial, (&named(starts), stop))
+}
+
+/// Runs the program without and with what `trial` holds.
+pub(super) fn check_trial(
+    arguments: &OptimizeArguments,
+    context: &Context,
+    trial: &Trial<'_>,
+    (runs, stop): (&[(&str, Vec<OsString>)], &StopRule),
+) -> Result<Vec<CheckedRun>> {
     let program = PathBuf::from(as_path_argument(&arguments.image));
-    let time_limit = Duration::from_secs(arguments.time_limit);
     let request = CheckRequest {
         original: &program,
-        trial: &trial,
+        trial,
         input: arguments.stdin.input.as_deref(),
         stop,
-        time_limit,
+        time_limit: Duration::from_secs(arguments.time_limit),
     };
-    let runs: Vec<_> = starts.iter().map(|start| (start.shown.as_str(), start.arguments.clone())).collect();
-    check_all(&request, &runs, context)
+    check_all(&request, runs, context)
 }
 
 /// Measures the moved program before it is renamed to its destination; one measurement per run, absent if it failed or is
@@ -381,23 +389,43 @@ fn measure_moved(
         .map_err(|error| Error::io(output, error))?;
     let program = trial.path().join(output.file_name().unwrap_or(arguments.image.as_os_str()));
     write::replace(&program, &arguments.image, bytes, ReplaceOptions::default())?;
-    measure_runs(arguments, context, &program, output, (starts, stop))
+    let trials = Trials { program: &program, output, libraries: Vec::new() };
+    measure_runs(arguments, context, &trials, (&named(starts), stop))
 }
 
-fn measure_runs(
+/// The arguments of each run, as given and as words.
+fn named(starts: &[Start]) -> Vec<(&str, Vec<OsString>)> {
+    starts.iter().map(|start| (start.shown.as_str(), start.arguments.clone())).collect()
+}
+
+/// Programs that are measured for `optimize` in place of an output that does not exist yet.
+pub(super) struct Trials<'run> {
+    /// Where the new program is for now.
+    pub(super) program: &'run Path,
+    /// Where it will be.
+    pub(super) output: &'run Path,
+    /// The libraries that are measured with it.
+    pub(super) libraries: Vec<LibraryPair>,
+}
+
+/// Cold starts of both programs for each of `runs`, the arguments as given and their words; absent where measuring failed.
+///
+/// # Errors
+/// A new program that crashes or ends differently.
+pub(super) fn measure_runs(
     arguments: &OptimizeArguments,
     context: &Context,
-    program: &Path,
-    output: &Path,
-    (starts, stop): (&[Start], &StopRule),
+    trials: &Trials<'_>,
+    (runs, stop): (&[(&str, Vec<OsString>)], &StopRule),
 ) -> Result<Vec<Option<Measurement>>> {
-    let phase = context.talk.phase("measure", (starts.len() * arguments.measure_runs) as u64);
+    let phase = context.talk.phase("measure", (runs.len() * arguments.measure_runs) as u64);
     let mut reports = Vec::new();
-    for start in starts {
+    for (shown, words) in runs {
         let request = MeasureRequest {
             old: PathBuf::from(as_path_argument(&arguments.image)),
-            new: Some(program.to_path_buf()),
-            arguments: start.arguments.clone(),
+            new: Some(trials.program.to_path_buf()),
+            arguments: words.clone(),
+            libraries: trials.libraries.clone(),
             rounds: arguments.measure_runs,
             input: arguments.stdin.input.clone(),
             stop: stop.clone(),
@@ -407,21 +435,20 @@ fn measure_runs(
         };
         match measure::measure(&request, &|| phase.step()) {
             Ok(mut report) => {
-                // The trial file is deleted; the report names the files that remain.
-                (report.old, report.new) = (arguments.image.clone(), Some(output.to_path_buf()));
+                // The trial is deleted; the report names the files that remain.
+                (report.old, report.new) = (arguments.image.clone(), Some(trials.output.to_path_buf()));
                 reports.push(Some(report));
             }
             // The two ended differently: the only failure that the new program causes.
             Err(error) if error.hint == Some(Hint::ReportCrash) => return Err(error),
             Err(error) if matches!(error.kind, ErrorKind::Verification) => {
                 return Err(error.with_hint(format!(
-                    "nothing was written; if `{}` does not always end the same way, leave out that --run",
-                    start.shown
+                    "nothing was written; if `{shown}` does not always end the same way, leave out that --run"
                 )));
             }
             Err(error) => {
                 context.talk.warning(
-                    &format!("`{}` is not measured: {error}", start.shown),
+                    &format!("`{shown}` is not measured: {error}"),
                     error.hint.as_ref().map(hints::text).as_deref(),
                 );
                 reports.push(None);

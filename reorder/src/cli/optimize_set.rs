@@ -2,29 +2,25 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::cli::applied::status_of;
 use crate::cli::apply_elf::ElfRequest;
 use crate::cli::arrangement::ArrangementArguments;
-use crate::cli::check_args::check_all;
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::moved_set::{MovedImage, MovedSet};
-use crate::cli::optimize::{OptimizeArguments, Recording, as_path_argument, record_runs};
+use crate::cli::optimize::{OptimizeArguments, Recording, Trials, check_trial, measure_runs, record_runs};
 use crate::exit_status::ExitStatus;
-use crate::hints;
 use crate::optimize_report::SimulatedPages;
 use crate::optimize_set_report::{OptimizeSetReport, OptimizedImage, OptimizedSetRun};
-use reorder_base::error::{Error, ErrorKind, Result};
-use reorder_base::hint::Hint;
+use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::memory;
 use reorder_layout::simulate::{ImageNames, Placement, simulate};
-use reorder_run::check::{CheckRequest, CheckedRun, Version};
+use reorder_run::check::Version;
 use reorder_run::loaded_libraries::loaded_libraries;
-use reorder_run::measure::{self, LibraryPair, MeasureRequest, Measurement};
+use reorder_run::measure::{LibraryPair, Measurement};
 use reorder_run::record;
 use reorder_run::stop_rule::StopRule;
 use reorder_system::interruption::Interruption;
@@ -70,17 +66,19 @@ pub(super) fn run(
     let set = MovedSet::make((program, mapped), directory, &request, context)?;
     let images = set.moved.iter().map(|image| optimized(image, &recordings)).collect::<Result<Vec<_>>>()?;
 
-    let checks = checked(&set, arguments, context, (&recordings, &stop))?;
-    let measured = measured(&set, arguments, context, (&recordings, &stop))?;
+    let runs: Vec<_> =
+        recordings.iter().map(|recording| (recording.shown.as_str(), recording.arguments.clone())).collect();
+    let checks = check_trial(arguments, context, &set.trial()?, (&runs, &stop))?;
+    let measured = measured(&set, arguments, context, (&runs, &stop))?;
     let inputs = KeptFiles::default().reads("standard input", arguments.stdin.input.as_deref());
     set.write(inputs)?.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
     let lacks = set.moved.iter().flat_map(|image| &image.applied.warnings);
     lacks.for_each(|warning| context.talk.warning(warning, None));
 
-    let runs = recordings.iter().zip(checks).zip(measured).map(|((recording, checked), measured)| {
+    let results = recordings.iter().zip(checks).zip(measured).map(|((recording, checked), measured)| {
         OptimizedSetRun { arguments: recording.shown.clone(), checked, measured }
     });
-    context.print(&OptimizeSetReport::new(set.start()?, directory, images, set.left(), runs.collect()))?;
+    context.print(&OptimizeSetReport::new(set.start()?, directory, images, set.left(), results.collect()))?;
     Ok(status_of(&set.rejected))
 }
 
@@ -135,26 +133,6 @@ fn optimized(image: &MovedImage, recordings: &[Recording]) -> Result<OptimizedIm
     })
 }
 
-/// Runs the program without and with the set, before it is written.
-fn checked(
-    set: &MovedSet<'_>,
-    arguments: &OptimizeArguments,
-    context: &Context,
-    (recordings, stop): (&[Recording], &StopRule),
-) -> Result<Vec<CheckedRun>> {
-    let program = PathBuf::from(as_path_argument(&arguments.image));
-    let request = CheckRequest {
-        original: &program,
-        trial: &set.trial()?,
-        input: arguments.stdin.input.as_deref(),
-        stop,
-        time_limit: Duration::from_secs(arguments.time_limit),
-    };
-    let runs: Vec<_> =
-        recordings.iter().map(|recording| (recording.shown.as_str(), recording.arguments.clone())).collect();
-    check_all(&request, &runs, context)
-}
-
 /// Cold starts of the program with copies of the old and of the new images, before these are written; none where measuring
 /// failed.
 ///
@@ -164,62 +142,19 @@ fn measured(
     set: &MovedSet<'_>,
     arguments: &OptimizeArguments,
     context: &Context,
-    (recordings, stop): (&[Recording], &StopRule),
+    (runs, stop): (&[(&str, Vec<OsString>)], &StopRule),
 ) -> Result<Vec<Option<Measurement>>> {
-    if arguments.measure_runs == 0 {
-        return Ok(recordings.iter().map(|_| None).collect());
-    }
+    let Some(program) = set.moved.first().filter(|_| arguments.measure_runs > 0) else {
+        return Ok(runs.iter().map(|_| None).collect());
+    };
     let trial = set.trial()?;
     trial.place(Version::Result)?;
     let folder = trial.program().parent().unwrap_or(Path::new("."));
-    let libraries: Vec<LibraryPair> = set
-        .moved
-        .iter()
-        .skip(1)
-        .map(|image| {
-            let name = image.output.file_name().unwrap_or_default().to_os_string();
-            LibraryPair { old: image.path.clone(), new: folder.join(&name), name }
-        })
-        .collect();
-    let phase = context.talk.phase("measure", (recordings.len() * arguments.measure_runs) as u64);
-    let mut reports = Vec::new();
-    for recording in recordings {
-        let request = MeasureRequest {
-            old: PathBuf::from(as_path_argument(&arguments.image)),
-            new: Some(trial.program().to_path_buf()),
-            arguments: recording.arguments.clone(),
-            libraries: libraries.clone(),
-            rounds: arguments.measure_runs,
-            input: arguments.stdin.input.clone(),
-            stop: stop.clone(),
-            time_limit: Duration::from_secs(arguments.time_limit),
-            wording: hints::text,
-            ..MeasureRequest::default()
-        };
-        match measure::measure(&request, &|| phase.step()) {
-            Ok(mut report) => {
-                // The trial is deleted; the report names the files that remain.
-                report.new = set.moved.first().map(|image| image.output.clone());
-                reports.push(Some(report));
-            }
-            // The two ended differently: the only failure that the new images cause.
-            Err(error)
-                if error.hint == Some(Hint::ReportCrash) || matches!(error.kind, ErrorKind::Verification) =>
-            {
-                return Err(error);
-            }
-            Err(error) => {
-                context.talk.warning(
-                    &format!("`{}` is not measured: {error}", recording.shown),
-                    error.hint.as_ref().map(hints::text).as_deref(),
-                );
-                reports.push(None);
-            }
-        }
-    }
-    phase.finish(&format!(
-        "{} cold starts of each set",
-        reports.iter().flatten().count() * arguments.measure_runs
-    ));
-    Ok(reports)
+    let pair = |image: &MovedImage| {
+        let name = image.output.file_name().unwrap_or_default().to_os_string();
+        LibraryPair { old: image.path.clone(), new: folder.join(&name), name }
+    };
+    let libraries = set.moved.iter().skip(1).map(pair).collect();
+    let trials = Trials { program: trial.program(), output: &program.output, libraries };
+    measure_runs(arguments, context, &trials, (runs, stop))
 }

@@ -4,6 +4,7 @@ use super::gain::ClosenessTable;
 use super::memberships::{Memberships, Slot};
 use crate::control::Control;
 use crate::random::Random;
+use crate::solve::candidate::{Candidate, best_first};
 
 /// Parts of at most this many bytes are not split: their order within a page changes no fault.
 const LEAF_BYTES: u64 = 2048;
@@ -50,15 +51,6 @@ struct Count {
     right: u32,
 }
 
-/// A function in a split.
-#[derive(Clone, Copy)]
-struct Candidate {
-    /// What moving it to the other half is worth.
-    gain: i64,
-    /// Position in temporal order: names the function, breaks ties and orders leaves.
-    rank: u32,
-}
-
 impl Scratch {
     fn new(memberships: &Memberships) -> Self {
         Self {
@@ -84,18 +76,18 @@ impl<'memberships> Bisection<'memberships> {
     /// Positions in the memberships' functions, in the new order.
     pub(super) fn run(&self) -> Vec<u32> {
         let mut candidates: Vec<Candidate> =
-            (0..self.sizes.len() as u32).map(|rank| Candidate { gain: 0, rank }).collect();
+            (0..self.sizes.len() as u32).map(|position| Candidate { gain: 0, position }).collect();
         self.split(&mut candidates, 1, &mut Scratch::new(self.memberships));
-        candidates.into_iter().map(|candidate| candidate.rank).collect()
+        candidates.into_iter().map(|candidate| candidate.position).collect()
     }
 
     /// Splits `part`, the node `node` of the binary tree of splits. Halving the number of functions each time
     /// bounds the depth by 32.
     fn split(&self, part: &mut [Candidate], node: u64, scratch: &mut Scratch) {
-        part.sort_unstable_by_key(|candidate| candidate.rank);
+        part.sort_unstable_by_key(|candidate| candidate.position);
         let bytes = part
             .iter()
-            .fold(0u64, |bytes, candidate| bytes.saturating_add(self.sizes[candidate.rank as usize]));
+            .fold(0u64, |bytes, candidate| bytes.saturating_add(self.sizes[candidate.position as usize]));
         if part.len() < 2 || bytes <= LEAF_BYTES || self.control.is_cancelled() {
             return;
         }
@@ -143,10 +135,10 @@ impl<'memberships> Bisection<'memberships> {
         scratch: &mut Scratch,
     ) -> usize {
         for candidate in left.iter_mut() {
-            candidate.gain = self.gain_to_right(candidate.rank, scratch);
+            candidate.gain = self.gain_to_right(candidate.position, scratch);
         }
         for candidate in right.iter_mut() {
-            candidate.gain = -self.gain_to_right(candidate.rank, scratch);
+            candidate.gain = -self.gain_to_right(candidate.position, scratch);
         }
         let best = |part: &[Candidate]| part.iter().map(|candidate| candidate.gain).max().unwrap_or(0);
         let left = best_first(left, -best(right));
@@ -157,7 +149,7 @@ impl<'memberships> Bisection<'memberships> {
                 break;
             }
             if random.below(SKIP_ONE_IN) != 0 {
-                self.recount(one.rank, other.rank, scratch);
+                self.recount(one.position, other.position, scratch);
                 std::mem::swap(one, other);
                 exchanges += 1;
             }
@@ -168,7 +160,7 @@ impl<'memberships> Bisection<'memberships> {
     fn count(&self, left: &[Candidate], right: &[Candidate], scratch: &mut Scratch) {
         for (part, is_left) in [(left, true), (right, false)] {
             for candidate in part {
-                for &slot in self.slots(candidate.rank) {
+                for &slot in self.slots(candidate.position) {
                     let trace = slot / self.memberships.prefixes;
                     if !std::mem::replace(&mut scratch.is_touched[trace as usize], true) {
                         scratch.touched.push(trace);
@@ -242,18 +234,4 @@ impl<'memberships> Bisection<'memberships> {
         let prefixes = self.memberships.prefixes;
         (trace * prefixes) as usize..((trace + 1) * prefixes) as usize
     }
-}
-
-/// The candidates whose gain is above `least`, moved to the front and sorted, the best first.
-fn best_first(part: &mut [Candidate], least: i64) -> &mut [Candidate] {
-    let mut kept = 0;
-    for index in 0..part.len() {
-        if part[index].gain > least {
-            part.swap(kept, index);
-            kept += 1;
-        }
-    }
-    let best = &mut part[..kept];
-    best.sort_unstable_by_key(|candidate| (std::cmp::Reverse(candidate.gain), candidate.rank));
-    best
 }

@@ -10,12 +10,11 @@
 //! agree. Time is O(pairs of unit and piece · depth · rounds); pieces that only one unit of a part has are
 //! forgotten, which makes deep levels cheap.
 
-use std::cmp::Reverse;
-
 use rayon::prelude::*;
 
 use crate::control::Control;
 use crate::random::Random;
+use crate::solve::candidate::{Candidate, best_first};
 use crate::solve::logarithm::{LOG2_E, log2};
 
 /// Rounds of exchanges per split.
@@ -74,15 +73,6 @@ impl Part {
         }
         part
     }
-}
-
-/// A unit in a split.
-#[derive(Clone, Copy)]
-struct Candidate {
-    /// What moving it to the other half is worth.
-    gain: i64,
-    /// Position in the part.
-    position: u32,
 }
 
 /// Splits parts; immutable, so that halves can be split at the same time.
@@ -206,20 +196,6 @@ fn exchange(
         }
     }
     exchanged
-}
-
-/// The candidates whose gain is above `least`, moved to the front and sorted, the best first.
-fn best_first(part: &mut [Candidate], least: i64) -> &mut [Candidate] {
-    let mut kept = 0;
-    for index in 0..part.len() {
-        if part[index].gain > least {
-            part.swap(kept, index);
-            kept += 1;
-        }
-    }
-    let best = &mut part[..kept];
-    best.sort_unstable_by_key(|candidate| (Reverse(candidate.gain), candidate.position));
-    best
 }
 
 /// What one more unit beside `x` others with the same piece saves: h(x + 1) − h(x) for h(x) = x·log₂(x + 1).

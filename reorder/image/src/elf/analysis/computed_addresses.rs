@@ -247,7 +247,7 @@ pub(crate) fn check_jumps_from_loaded_addresses(
         let block = &decoded[index.0 as usize];
         let evidence = partition.block(index).start;
         let named: BTreeSet<Address> = block.data_references.iter().copied().collect();
-        let mut sums = ComputedTargets::default();
+        let (mut bases, mut reached) = (BTreeSet::new(), BTreeSet::new());
         for (table, is_forward) in named.iter().flat_map(|table| [(*table, true), (*table, false)]) {
             for width in [8, 4] {
                 let words = distances_at(view.file, table, width, is_forward, others, MAX_LOADED_WORDS);
@@ -261,13 +261,17 @@ pub(crate) fn check_jumps_from_loaded_addresses(
                     for &base in held {
                         let Some(first) = entry_at(base.plus(pair[0])) else { continue };
                         let Some(second) = entry_at(base.plus(pair[1])) else { continue };
-                        sums.bases.extend(partition.block_containing(base));
-                        sums.reached.extend([first, second]);
+                        bases.extend(partition.block_containing(base));
+                        reached.extend([first, second]);
                     }
                 }
             }
         }
-        if !sums.reached.is_empty() {
+        if !reached.is_empty() {
+            let sums = ComputedTargets {
+                bases: bases.into_iter().collect(),
+                reached: reached.into_iter().collect(),
+            };
             findings.extend(sums.pins(index, evidence));
         }
     }
