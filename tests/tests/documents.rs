@@ -121,7 +121,7 @@ const TABLE: &[(&str, Way)] = &[
         Elsewhere("needs a database; tests/tests/optimize_endings.rs does it with a server of its own"),
     ),
     (
-        "reorder optimize /usr/bin/gdb --libraries -o fast --run --version --run '-batch -ex \"info version\"'",
+        "reorder optimize /usr/bin/gdb --libraries -o fast --run --version --run '-batch -ex \"show version\"'",
         Elsewhere("needs a package; tests/tests/sets_and_wheels.rs does it with a program of its own"),
     ),
     (

@@ -314,9 +314,10 @@ fn resolved(
             "only {} of its own functions run: the code of this program is in its libraries, which stay as they are",
             own.len()
         );
+        let image = arguments.image.display();
         let next =
-            "write the program and its libraries to a directory: reorder optimize --libraries … -o DIR";
-        context.talk.warning(&cause, Some(next));
+            format!("lay them out as well: reorder optimize {image} --libraries -o DIR --run ARGUMENTS");
+        context.talk.warning(&cause, Some(&next));
     }
     Ok(starts)
 }
