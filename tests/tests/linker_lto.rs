@@ -49,9 +49,9 @@ fn faults_of_links_with_lto_are_those_of_the_output() {
         let mut project = Build::new("lto").unwrap();
         project.set("REORDER_REPORT", project.folder().join("report.json"));
         project.set("REORDER_TRACES", project.folder().join("traces"));
-        project.write("one.c", &half(0..FUNCTIONS / 2)).unwrap();
-        project.write("two.c", &half(FUNCTIONS / 2..FUNCTIONS)).unwrap();
-        project.write("main.c", &main_file()).unwrap();
+        project.write("one.c", half(0..FUNCTIONS / 2)).unwrap();
+        project.write("two.c", half(FUNCTIONS / 2..FUNCTIONS)).unwrap();
+        project.write("main.c", main_file()).unwrap();
         let link = format!(
             "clang$LLVM -O1 {lto} -ffunction-sections -fuse-ld=lld -B \"$(reorder-ld --reorder-links)\" one.c two.c main.c -o program"
         );
