@@ -11,6 +11,7 @@ use super::pair::{ImagePair, Ledger};
 use crate::aarch64;
 use crate::bytes::{range, u64_at};
 use crate::elf::view::SectionView;
+use crate::moves::AddressMoves;
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
@@ -35,7 +36,7 @@ pub(crate) fn check_absolute_addresses(pair: ImagePair<'_>, ledger: &mut Ledger<
                     constants.extend(found.map(addresses).filter(|&(_, value)| is_moved(pair, value)));
                 }
                 Processor::X86_64 => {
-                    let found = code_constants(section).map(addresses);
+                    let found = section_constants(section, pair.moves).map(addresses);
                     constants.extend(found.filter(|&(_, value)| is_moved(pair, value)));
                 }
             }
@@ -177,9 +178,27 @@ fn data_constant(bytes: &[u8], position: usize, place: u64) -> Option<u64> {
     bytes.get(position..)?.first_chunk::<4>().map(|word| u64::from(u32::from_le_bytes(*word)))
 }
 
+/// The constants of all code of a section, which is decoded anew at each start and end of a function: bytes that fill the
+/// space between functions may look like the first bytes of an instruction.
+fn section_constants<'a>(
+    section: &'a SectionView<'_>,
+    moves: &'a AddressMoves,
+) -> impl Iterator<Item = (u64, u64)> + 'a {
+    let inside = |address: &u64| (section.address..section.end()).contains(address);
+    let ends = moves.iter().flat_map(|function| [function.old_start.0, function.old_end().0]);
+    let mut starts: Vec<u64> = ends.filter(inside).chain([section.address]).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    let ends: Vec<u64> = starts.iter().skip(1).copied().chain([section.end()]).collect();
+    starts.into_iter().zip(ends).flat_map(|(start, end)| {
+        let bytes = section.at(start, end - start).unwrap_or_default();
+        code_constants(bytes, start)
+    })
+}
+
 /// Immediates and displacements of at least four bytes in x86-64 code, as (address of the instruction, value).
-fn code_constants<'a>(section: &'a SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'a {
-    let decoder = Decoder::with_ip(64, section.bytes, section.address, DecoderOptions::NONE);
+fn code_constants(bytes: &[u8], start: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     decoder.into_iter().flat_map(|instruction| {
         let is_branch = instruction.op0_kind() == OpKind::NearBranch64;
         let has_plain_displacement =
@@ -189,4 +208,32 @@ fn code_constants<'a>(section: &'a SectionView<'_>) -> impl Iterator<Item = (u64
         let immediates = (0..operands).filter_map(move |operand| instruction.try_immediate(operand).ok());
         displacement.into_iter().chain(immediates).map(move |value| (instruction.ip(), value))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moves::Move;
+
+    #[test]
+    fn bytes_between_functions_do_not_hide_where_code_begins() {
+        // RET, a byte of padding, and LEA 0x557021(%rip),%rdi. Read from the padding on, it is a comparison with 0x557021.
+        let bytes = [0xc3, 0x00, 0x48, 0x8d, 0x3d, 0x21, 0x70, 0x55, 0x00, 0xc3];
+        let section = SectionView {
+            name: b".text",
+            kind: SHT_PROGBITS,
+            flags: 6,
+            address: 0x1000,
+            offset: 0,
+            link: 0,
+            info: 0,
+            alignment: 1,
+            bytes: &bytes,
+        };
+        let function = |start, size| Move { old_start: Address(start), new_start: NewAddress(start), size };
+        let both = AddressMoves::from_evidence(vec![function(0x1000, 1), function(0x1002, 8)]).unwrap();
+        assert_eq!(section_constants(&section, &both).collect::<Vec<_>>(), []);
+        let first = AddressMoves::from_evidence(vec![function(0x1000, 1)]).unwrap();
+        assert_eq!(section_constants(&section, &first).collect::<Vec<_>>(), [(0x1004, 0x55_7021)]);
+    }
 }

@@ -304,6 +304,27 @@ pub(crate) fn written_places(image: &ElfView<'_>) -> Vec<u64> {
     places.into_iter().collect()
 }
 
+/// The addresses that the loader stores, in any order.
+pub(crate) fn loaded_pointers(image: &ElfView<'_>) -> Vec<Address> {
+    let of_kind =
+        |kind| image.sections.iter().filter(move |section| section.kind == kind && section.is_loaded());
+    let symbols = image.sections.iter().find(|section| section.kind == SHT_DYNSYM);
+    let entries = of_kind(SHT_RELA).flat_map(|section| section.bytes.chunks_exact(RELA_SIZE));
+    let added = entries.filter_map(|entry| {
+        let (information, addend) = (u64_at(entry, 8)?, u64_at(entry, 16)?);
+        // A relocation without a symbol adds to zero.
+        let has_symbol = information >> 32 != 0;
+        let value = if has_symbol { symbol_value(symbols, information)? } else { Address(0) };
+        Some(value.plus(addend))
+    });
+    let packed = of_kind(SHT_RELR).flat_map(|section| relative_places(section.bytes));
+    let stored = packed.filter_map(|place| {
+        let offset = image.mapped_offset(place, WORD)?;
+        u64_at(image.bytes, usize::try_from(offset.0).ok()?).map(Address)
+    });
+    added.chain(stored).collect()
+}
+
 fn check_word(pair: ImagePair<'_>, place: Address, ledger: &mut Ledger<'_>) {
     let words = pair.old.mapped_offset(place.0, WORD).and_then(|offset| {
         let at = usize::try_from(offset.0).ok()?;

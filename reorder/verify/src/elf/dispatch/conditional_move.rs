@@ -25,9 +25,7 @@ impl Step<'_> {
             if learn(&mut state, condition) { Some(state.bounds(value)) } else { None }
         };
         let value = if kept.is_of_table() || moved.is_of_table() {
-            let index = kept.index().hull(moved.index());
-            let is_sum = kept.is_sum() || moved.is_sum();
-            if is_sum { Value::PerhapsSum(index) } else { Value::PerhapsWord { index, is_half: false } }
+            kept.either(moved)
         } else if let Some(both) = self.addresses_of_both(kept, moved).filter(|_| bits == 64) {
             let bounds = self.state.bounds(kept).hull(self.state.bounds(moved));
             let symbol = self.state.name(bounds, self.position, RESULT);

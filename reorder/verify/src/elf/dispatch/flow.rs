@@ -381,11 +381,12 @@ impl Flow<'_> {
     ) -> Vec<(u64, Word)> {
         let sums = match value {
             Value::Sum { base, anchor, word } => counted(state, base, anchor, word),
-            Value::PerhapsSum(_) => Vec::new(),
+            Value::PerhapsSum { .. } => Vec::new(),
             // If another way had a sum here, the value would be `PerhapsSum`.
             _ => return Vec::new(),
         };
-        let found = Computed { place, sums: sums.clone(), index: value.index(), is_call };
+        let is_from_anywhere = value.is_from_anywhere();
+        let found = Computed { place, sums: sums.clone(), index: value.index(), is_call, is_from_anywhere };
         self.computed.insert(position, found);
         sums
     }

@@ -17,6 +17,8 @@ pub(crate) struct Computed {
     /// Possible values of the word's index.
     pub(crate) index: Bounds,
     pub(crate) is_call: bool,
+    /// The address may be any.
+    pub(crate) is_from_anywhere: bool,
 }
 
 /// Result of the analysis of a region.

@@ -146,12 +146,7 @@ fn truncated(value: Value, bits: u8) -> Value {
 
 /// The join of two different values of which at least one depends on a word of a table.
 fn unlike(left: Value, right: Value) -> Option<Value> {
-    if !left.is_of_table() && !right.is_of_table() {
-        return None;
-    }
-    let index = left.index().hull(right.index());
-    let is_sum = left.is_sum() || right.is_sum();
-    Some(if is_sum { Value::PerhapsSum(index) } else { Value::PerhapsWord { index, is_half: false } })
+    (left.is_of_table() || right.is_of_table()).then(|| left.either(right))
 }
 
 #[cfg(test)]

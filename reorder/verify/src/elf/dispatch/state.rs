@@ -173,9 +173,18 @@ impl State {
             Value::Word { base: Some(_), word } => {
                 Value::PerhapsWord { index: word.index, is_half: word.width == 4 && !word.is_extended }
             }
-            Value::Sum { base: Some(_), word, .. } => Value::PerhapsSum(word.index),
+            Value::Sum { base: Some(_), word, .. } => {
+                Value::PerhapsSum { index: word.index, is_from_anywhere: false }
+            }
             other => other,
         }
+    }
+
+    /// Whether nothing is known of a number.
+    pub(super) fn is_unbounded(&self, value: Value) -> bool {
+        let is_number = matches!(value, Value::Number(_) | Value::Symbol(_));
+        let bounds = self.bounds(value);
+        is_number && (bounds.least, bounds.most) == (0, u64::MAX)
     }
 
     /// Bounds of a value as a number of 64 bits.

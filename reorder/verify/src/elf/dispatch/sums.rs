@@ -33,8 +33,8 @@ impl Step<'_> {
                 counted_from_base(left, right).unwrap_or(Value::UNKNOWN)
             }
             _ if counts_from_itself(left, right) || counts_from_itself(right, left) => Value::UNKNOWN,
-            (left, _) if left.is_of_table() => Value::PerhapsSum(left.index()),
-            _ if right.is_of_table() => Value::PerhapsSum(right.index()),
+            (left, _) if left.is_of_table() => self.perhaps_sum(left, right),
+            _ if right.is_of_table() => self.perhaps_sum(right, left),
             _ => {
                 let (one, other) = (self.state.bounds(left), self.state.bounds(right));
                 match one.most.checked_add(other.most).filter(|most| *most <= mask(bits)) {
@@ -46,6 +46,13 @@ impl Step<'_> {
                 }
             }
         }
+    }
+
+    /// A sum of which one part depends on a word. A word of an unknown table mostly counts from that table.
+    fn perhaps_sum(&self, of_word: Value, other: Value) -> Value {
+        let is_known = matches!(of_word, Value::Word { .. });
+        let is_from_anywhere = of_word.is_from_anywhere() || is_known && self.state.is_unbounded(other);
+        Value::PerhapsSum { index: of_word.index(), is_from_anywhere }
     }
 }
 

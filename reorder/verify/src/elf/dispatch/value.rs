@@ -122,7 +122,11 @@ pub(super) enum Value {
         is_half: bool,
     },
     /// Perhaps the sum of an address and such a word.
-    PerhapsSum(Bounds),
+    PerhapsSum {
+        index: Bounds,
+        /// The address was any number on some way: the code loaded it from memory, or got it from its caller.
+        is_from_anywhere: bool,
+    },
 }
 
 impl Value {
@@ -146,19 +150,37 @@ impl Value {
 
     /// Whether it depends on a word of a table.
     pub(super) fn is_of_table(self) -> bool {
-        matches!(self, Self::Word { .. } | Self::Sum { .. } | Self::PerhapsWord { .. } | Self::PerhapsSum(_))
+        matches!(
+            self,
+            Self::Word { .. } | Self::Sum { .. } | Self::PerhapsWord { .. } | Self::PerhapsSum { .. }
+        )
     }
 
     /// The index of a word; unbounded for other values.
     pub(super) fn index(self) -> Bounds {
         match self {
             Self::Word { word, .. } | Self::Sum { word, .. } => word.index,
-            Self::PerhapsWord { index, .. } | Self::PerhapsSum(index) => index,
+            Self::PerhapsWord { index, .. } | Self::PerhapsSum { index, .. } => index,
             _ => Bounds::full(64),
         }
     }
 
     pub(super) fn is_sum(self) -> bool {
-        matches!(self, Self::Sum { .. } | Self::PerhapsSum(_))
+        matches!(self, Self::Sum { .. } | Self::PerhapsSum { .. })
+    }
+
+    /// Whether it may be the sum of a word and any number.
+    pub(super) fn is_from_anywhere(self) -> bool {
+        matches!(self, Self::PerhapsSum { is_from_anywhere: true, .. })
+    }
+
+    /// One of two values of which at least one depends on a word of a table.
+    pub(super) fn either(self, other: Self) -> Self {
+        let index = self.index().hull(other.index());
+        let is_from_anywhere = self.is_from_anywhere() || other.is_from_anywhere();
+        match self.is_sum() || other.is_sum() {
+            true => Self::PerhapsSum { index, is_from_anywhere },
+            false => Self::PerhapsWord { index, is_half: false },
+        }
     }
 }

@@ -53,6 +53,8 @@ pub(super) struct CodeOutcome {
     pub(super) distances: Vec<ComputedSum>,
     /// x86-64: indices of functions with computed jumps or calls that may use a table.
     pub(super) dispatching: Vec<u32>,
+    /// x86-64: functions whose addresses code forms.
+    pub(super) formed: Vec<Address>,
     /// x86-64: jumps into the middle of other functions.
     pub(super) entries: Vec<Entry>,
     /// x86-64: the targets of calls that end a function. No code follows them, so these callees do not return.
@@ -71,6 +73,7 @@ impl CodeOutcome {
         self.sums.append(&mut other.sums);
         self.distances.append(&mut other.distances);
         self.dispatching.append(&mut other.dispatching);
+        self.formed.append(&mut other.formed);
         self.entries.append(&mut other.entries);
         self.last_calls.append(&mut other.last_calls);
     }
@@ -96,6 +99,8 @@ pub(super) fn compare_functions(images: ImagePair<'_>) -> CodeOutcome {
             }
             outcome.references.sort_unstable();
             outcome.references.dedup();
+            outcome.formed.sort_unstable();
+            outcome.formed.dedup();
             outcome
         })
         .collect();

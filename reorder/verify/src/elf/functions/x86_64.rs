@@ -6,6 +6,7 @@
 //! and encoded for the old place, and the result must be the old bytes. This finds errors that the forward direction would
 //! repeat.
 
+use goblin::elf::header::ET_EXEC;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::signs::Signs;
@@ -61,7 +62,10 @@ impl FunctionPair<'_> {
             }
             signs.see(&instruction);
             match addressing {
-                Addressing::None => signs.see_constant(&instruction, &self.images),
+                Addressing::None => {
+                    signs.see_constant(&instruction, &self.images);
+                    outcome.formed.extend(self.stated_function(&instruction));
+                }
                 Addressing::Field(field) => {
                     let at = start + field.offset;
                     self.same_bytes(compared_to, at)?;
@@ -80,8 +84,11 @@ impl FunctionPair<'_> {
                     if field.is_branch && self.is_outside(Address(field.target)) {
                         self.leave(&instruction, Address(field.target), &mut signs, outcome);
                     }
-                    signs.forms_code |= instruction.mnemonic() == Mnemonic::Lea
-                        && Images::is_text(&self.images, field.target);
+                    if instruction.mnemonic() == Mnemonic::Lea && Images::is_text(&self.images, field.target)
+                    {
+                        signs.forms_code = true;
+                        outcome.formed.extend(self.function_at(Address(field.target)));
+                    }
                 }
                 Addressing::Unsupported => {
                     shape.is_opaque = true;
@@ -104,6 +111,20 @@ impl FunctionPair<'_> {
         self.same_bytes(compared_to, self.old_bytes.len())?;
         outcome.last_calls.extend(last_call);
         Ok(signs)
+    }
+
+    /// The address of a function that an instruction of a program at a fixed address states as a constant.
+    fn stated_function(&self, instruction: &Instruction) -> Option<Address> {
+        if self.images.old.header.e_type != ET_EXEC || instruction.mnemonic() != Mnemonic::Mov {
+            return None;
+        }
+        self.function_at(Address(instruction.try_immediate(1).ok()?))
+    }
+
+    /// `address`, if a function starts there.
+    fn function_at(&self, address: Address) -> Option<Address> {
+        let home = self.images.moves.containing(address)?;
+        (home.old_start == address).then_some(address)
     }
 
     /// Records a branch to a thunk, or into the middle of another function.

@@ -12,6 +12,7 @@ mod aarch64;
 mod dispatches;
 mod evidence;
 mod extent;
+mod loaded_bases;
 mod open;
 mod shapes;
 mod words;

@@ -19,6 +19,10 @@ pub(super) struct Shape {
     pub(super) counts: Vec<u64>,
     /// Places of jumps that may use an unknown table.
     pub(super) unknown: Vec<u64>,
+    /// Those of them that add a word to an address that may be any.
+    pub(super) from_anywhere: Vec<u64>,
+    /// Tables that the function reads words of, if there are such jumps.
+    pub(super) reads: Vec<u64>,
     /// Whether all jumps are understood.
     pub(super) is_clear: bool,
 }
@@ -99,6 +103,7 @@ impl Tables<'_> {
             if computed.sums.is_empty() && !computed.is_call {
                 is_clear = false;
                 shape.unknown.push(computed.place);
+                shape.from_anywhere.extend(computed.is_from_anywhere.then_some(computed.place));
                 let (least, end) = end_of(computed.index);
                 shape.counts.extend(match end {
                     End::Proven(count) => Some(least.saturating_add(count)),
@@ -111,6 +116,7 @@ impl Tables<'_> {
             let reads = found.reads.iter().filter(|word| word.width == 4).map(|word| word.table);
             let named = region.named_data(self.pair.old);
             shape.tables.extend(reads.chain(named).map(|start| Table::candidate(Address(start), owner)));
+            shape.reads = found.reads.iter().map(|word| word.table).collect();
         }
         shape.is_clear = is_clear;
         Some(shape)

@@ -19,7 +19,7 @@ use super::words::{TableWord, may_be_entered};
 use crate::elf::dispatch::{Endings, Entry, KeptRegisters, Region, Thunks};
 use crate::elf::functions::CodeOutcome;
 use crate::elf::pair::ImagePair;
-use crate::elf::pointers::written_places;
+use crate::elf::pointers::{loaded_pointers, written_places};
 use crate::exception_table::CallSite;
 use reorder_base::address::Address;
 
@@ -33,7 +33,7 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     if code.dispatching.is_empty() {
         return TableOutcome::default();
     }
-    analysed(pair, code, check_shapes)
+    analysed(pair, code, |tables, shapes| check_shapes(tables, shapes, &code.formed))
 }
 
 /// Gives `then` the result of the value analysis of every function with computed jumps.
@@ -64,7 +64,7 @@ pub(super) fn analysed<T>(
     then(tables, shapes)
 }
 
-fn check_shapes(mut tables: Tables<'_>, shapes: Vec<(u32, Shape)>) -> TableOutcome {
+fn check_shapes(mut tables: Tables<'_>, shapes: Vec<(u32, Shape)>, formed: &[Address]) -> TableOutcome {
     // Words before the first one that is read may be of the table, too.
     let starts = |table: &Table| [(table.start, table.owner), (table.origin(), table.owner)];
     tables.possible = shapes.iter().flat_map(|(_, shape)| &shape.tables).flat_map(starts).collect();
@@ -87,7 +87,42 @@ fn check_shapes(mut tables: Tables<'_>, shapes: Vec<(u32, Shape)>) -> TableOutco
     for found in checked {
         outcome.append(found);
     }
+    if shapes.iter().any(|(_, shape)| !shape.from_anywhere.is_empty()) {
+        let held = held_functions(tables.pair, formed);
+        let known = known_words(&all, &outcome);
+        outcome.differences.extend(tables.check_loaded_bases(&shapes, &held, &known));
+    }
     outcome
+}
+
+/// Addresses that code forms or a pointer holds, sorted.
+fn held_functions(pair: ImagePair<'_>, formed: &[Address]) -> Vec<Address> {
+    let stored = pair.absolute.all().iter().map(|field| field.value);
+    let mut held: Vec<Address> =
+        formed.iter().copied().chain(stored).chain(loaded_pointers(pair.old)).collect();
+    held.par_sort_unstable();
+    held.dedup();
+    held
+}
+
+/// Words that followed their targets, and those of tables whose ends are proven; ascending and disjoint.
+fn known_words(tables: &[Table], outcome: &TableOutcome) -> Vec<Range<Address>> {
+    let proven = tables.iter().filter_map(|table| match table.end {
+        End::Proven(count) if !table.is_candidate => {
+            Some(table.start..table.start.plus(count.min(MAX_WORDS) * u64::from(table.width)))
+        }
+        _ => None,
+    });
+    let mut known: Vec<Range<Address>> = outcome.followed.iter().cloned().chain(proven).collect();
+    known.sort_unstable_by_key(|range| range.start);
+    known.dedup_by(|next, last| {
+        let touches = next.start <= last.end;
+        if touches {
+            last.end = last.end.max(next.end);
+        }
+        touches
+    });
+    known
 }
 
 /// The input of all checks of tables.
