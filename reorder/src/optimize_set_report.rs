@@ -8,8 +8,10 @@ use serde::Serialize;
 
 use crate::optimize_report::SimulatedPages;
 use reorder_report::table::{Table, change, counted, grouped};
+use reorder_report::visible::visible;
 use reorder_report::{Report, Width};
 use reorder_run::check::CheckedRun;
+use reorder_run::measure::process::ProcessFaults;
 use reorder_run::measure::{FigureKind, Measurement, Warning};
 
 /// Images with a line of their own; the others share one.
@@ -112,6 +114,13 @@ impl OptimizeSetReport {
         table.render(width)
     }
 
+    /// The first run for which it is known where faults happen.
+    fn first_process(&self) -> Option<(&str, &ProcessFaults)> {
+        self.runs
+            .iter()
+            .find_map(|run| Some((run.arguments.as_str(), run.measured.as_ref()?.process.as_ref()?)))
+    }
+
     fn measured_table(&self, width: Width) -> Option<String> {
         self.runs.iter().find_map(|run| run.measured.as_ref())?;
         let mut table = Table::new(["run", "the whole process, measured", "before", "after", "change"]);
@@ -146,6 +155,10 @@ impl Report for OptimizeSetReport {
         let mut text = self.pages_table(width);
         if let Some(table) = self.measured_table(width) {
             text.push_str(&format!("\n{table}"));
+        }
+        if let Some((run, process)) = self.first_process() {
+            let title = format!("faults of `{}`, by kind", visible(run));
+            text.push_str(&format!("\n{}", process.kinds_text(&title, width)));
         }
         text.push('\n');
         text.extend(self.runs.iter().map(|run| run.checked.text()));

@@ -125,6 +125,10 @@ const TABLE: &[(&str, Way)] = &[
         Elsewhere("needs a package; tests/tests/sets_and_wheels.rs does it with a program of its own"),
     ),
     (
+        "reorder measure --whole-process --new-libraries fast /usr/bin/gdb fast/gdb -- --version",
+        Elsewhere("needs a package; tests/tests/measure_process.rs does it with a program of its own"),
+    ),
+    (
         "reorder optimize php -o php.fast --run '' --stdin page.php",
         Elsewhere("needs packages; tests/tests/optimize_endings.rs does it with a filter of its own"),
     ),

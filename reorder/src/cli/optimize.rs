@@ -427,6 +427,7 @@ pub(super) fn measure_runs(
             new: Some(trials.program.to_path_buf()),
             arguments: words.clone(),
             libraries: trials.libraries.clone(),
+            whole_process: !trials.libraries.is_empty(),
             rounds: arguments.measure_runs,
             input: arguments.stdin.input.clone(),
             stop: stop.clone(),

@@ -8,7 +8,7 @@ use crate::cli::apply_elf::ElfRequest;
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
-use crate::cli::moved_set::{MovedImage, MovedSet};
+use crate::cli::moved_set::{LeftLibrary, MovedImage, MovedSet};
 use crate::cli::optimize::{OptimizeArguments, Recording, Trials, check_trial, measure_runs, record_runs};
 use crate::exit_status::ExitStatus;
 use crate::optimize_report::SimulatedPages;
@@ -154,7 +154,12 @@ fn measured(
         let name = image.output.file_name().unwrap_or_default().to_os_string();
         LibraryPair { old: image.path.clone(), new: folder.join(&name), name }
     };
-    let libraries = set.moved.iter().skip(1).map(pair).collect();
+    // Those that stay are copied as well: only the page cache of a copy can be emptied.
+    let unmoved = |library: &LeftLibrary| {
+        let name = library.path.file_name().unwrap_or_default().to_os_string();
+        LibraryPair { old: library.path.clone(), new: library.path.clone(), name }
+    };
+    let libraries = set.moved.iter().skip(1).map(pair).chain(set.left.iter().map(unmoved)).collect();
     let trials = Trials { program: trial.program(), output: &program.output, libraries };
     measure_runs(arguments, context, &trials, (runs, stop))
 }

@@ -18,33 +18,55 @@ use crate::perf_event::{Scope, SoftwareEvent, open_samples};
 #[derive(Debug)]
 pub struct FaultSamples {
     rings: Vec<Ring>,
+    scope: Scope,
+}
+
+/// Faults of a process, and of those that it started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampledFaults {
+    /// The addresses that the process itself faulted at, in no order.
+    pub own: Vec<u64>,
+    /// Faults of other processes.
+    pub others: usize,
 }
 
 impl FaultSamples {
-    /// Starts to watch a stopped process; `None` where the system forbids it.
-    pub fn open(pid: Pid) -> Option<Self> {
+    /// Starts to watch a stopped process for `event`, a kind of fault; `None` where the system forbids it.
+    pub fn open(pid: Pid, event: SoftwareEvent) -> Option<Self> {
         let processors = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
         let processors = parse_list(&processors)?;
         [Scope::Everything, Scope::UserMode].into_iter().find_map(|scope| {
             let ring = |&processor: &i32| {
-                let event = open_samples(SoftwareEvent::PageFaults, pid, processor, scope).ok()?;
+                let event = open_samples(event, pid, processor, scope).ok()?;
                 Ring::map(event)
             };
-            Some(Self { rings: processors.iter().map(ring).collect::<Option<_>>()? })
+            Some(Self { rings: processors.iter().map(ring).collect::<Option<_>>()?, scope })
         })
+    }
+
+    /// What is watched.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// The faults so far, those of `pid` as its own; `None` when some were lost.
+    pub fn faults_of(&self, pid: Pid) -> Option<SampledFaults> {
+        let mut faults = SampledFaults::default();
+        for ring in &self.rings {
+            for fault in parse_records(&ring.read())? {
+                match i64::from(fault.process) == i64::from(pid.as_raw()) {
+                    true => faults.own.push(fault.address),
+                    false => faults.others += 1,
+                }
+            }
+        }
+        Some(faults)
     }
 
     /// The pages of process `pid` that faulted, by their address; `None` when some were lost.
     pub fn pages_of(&self, pid: Pid) -> Option<BTreeSet<u64>> {
-        let mut pages = BTreeSet::new();
-        for ring in &self.rings {
-            for fault in parse_records(&ring.read())? {
-                if i64::from(fault.process) == i64::from(pid.as_raw()) {
-                    pages.insert(fault.address / PAGE_BYTES * PAGE_BYTES);
-                }
-            }
-        }
-        Some(pages)
+        let faults = self.faults_of(pid)?;
+        Some(faults.own.into_iter().map(|address| address / PAGE_BYTES * PAGE_BYTES).collect())
     }
 }
 

@@ -3,7 +3,7 @@
 //! The installed ones are mapped by other processes, so their pages cannot be dropped from the page cache.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
@@ -67,6 +67,16 @@ impl Libraries {
     /// Where the loader finds those of program `index`.
     pub(super) fn search_path(&self, index: usize) -> Option<&OsStr> {
         self.sides.get(index).map(|side| side.search_path.as_os_str())
+    }
+
+    /// The copies for program `index`, each with the library that the old program loads in its place.
+    pub(super) fn copies<'a>(
+        &'a self,
+        index: usize,
+        pairs: &'a [LibraryPair],
+    ) -> impl Iterator<Item = (&'a Path, &'a Path)> {
+        let files = self.sides.get(index).into_iter().flat_map(|side| &side.files);
+        files.map(CachedFile::path).zip(pairs.iter().map(|pair| pair.old.as_path()))
     }
 
     /// Empties the page cache of those of program `index`.

@@ -19,6 +19,7 @@ mod figures;
 mod inject;
 mod libraries;
 mod page_cache;
+pub mod process;
 mod report;
 mod run;
 pub mod sign_test;
@@ -51,9 +52,11 @@ use crate::stop_rule::StopRule;
 use figures::Series;
 use libraries::Libraries;
 use page_cache::ProgramFile;
+use process::{Names, ProcessSeries};
 use reorder_base::error::{Error, Result};
 use reorder_base::hint::Hint;
 use reorder_system::interruption::Interruption;
+use reorder_system::perf_event::SoftwareEvent;
 use run::{Launch, Outcome, Watch};
 use staging::Programs;
 use unknown::Unknown;
@@ -61,6 +64,9 @@ use unknown::Unknown;
 /// Rounds that count touched pages. The count varies only where a program's own work does, and loading the text page
 /// by page takes a disk access each. Six are the fewest that give an interval with 95 % confidence.
 const TOUCH_ROUNDS: usize = 6;
+
+/// Rounds that find out where faults happen. They tell what to look at; the figures of all rounds tell how many there are.
+const PROCESS_ROUNDS: usize = 3;
 
 /// Whether the program's file is in memory when it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -90,6 +96,8 @@ pub struct MeasureRequest {
     pub environment: Vec<(OsString, OsString)>,
     /// Libraries that are measured with them: each program loads copies of its own.
     pub libraries: Vec<LibraryPair>,
+    /// Whether to find out where in the whole process faults happen.
+    pub whole_process: bool,
     /// Rounds; every figure is a median over them. At least 1.
     pub rounds: usize,
     /// Whether the page cache is emptied before each run.
@@ -116,6 +124,7 @@ impl Default for MeasureRequest {
             directory: None,
             environment: Vec::new(),
             libraries: Vec::new(),
+            whole_process: false,
             rounds: 11,
             start: StartKind::Cold,
             confidence: 0.95,
@@ -172,6 +181,7 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
         }
     }
     let mut unknowns = Unknowns::default();
+    let mut process = ProcessSeries::default();
     for round in 0..request.rounds {
         // A B B A …: a system that slows down or speeds up over time favours neither.
         let mut order: Vec<usize> = programs.indices().collect();
@@ -182,6 +192,11 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
             let outcome = natural_run(request, (&programs, &libraries), index, &mut series[index])?;
             unknowns.mapped = unknowns.mapped.take().or(outcome.mapped_text.as_ref().err().cloned());
             agree(programs.status(), &outcome, programs.shown(index), index > 0)?;
+        }
+        if request.whole_process && round < PROCESS_ROUNDS {
+            for &index in &order {
+                process_faults(request, (&programs, &libraries), index, &mut process)?;
+            }
         }
         if round < TOUCH_ROUNDS {
             for &index in &order {
@@ -203,7 +218,9 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
     if unknowns.touched.is_some() {
         series.iter_mut().for_each(|series| series.drop_kind(FigureKind::TextPagesTouched));
     }
-    Ok(conclude(request, &programs, &series, &surroundings, &unknowns))
+    let mut measurement = conclude(request, &programs, &series, &surroundings, &unknowns);
+    measurement.process = request.whole_process.then(|| process.conclude()).flatten();
+    Ok(measurement)
 }
 
 /// Why the pages of some run are unknown; `None` if they are known of all.
@@ -236,6 +253,7 @@ fn conclude(
         read_ahead_bytes: programs.last().read_ahead().map(|(bytes, _)| bytes),
         effects: effects::of(&figures),
         figures,
+        process: None,
         warnings: Vec::new(),
     };
     measurement.warnings = warnings::of_measurement(request, programs, &measurement, surroundings, unknowns);
@@ -346,6 +364,32 @@ fn touched_pages(
         true => outcome.watched.map(|pages| pages.mapped.len() as f64),
         false => Err(Unknown::EndsOtherwise(outcome.status)),
     })
+}
+
+/// Runs that show where faults happen: those that wait for the disk, if there are any, and all.
+fn process_faults(
+    request: &MeasureRequest,
+    (programs, libraries): (&Programs, &Libraries),
+    index: usize,
+    process: &mut ProcessSeries,
+) -> Result<()> {
+    let file = programs.file(index);
+    let copies = libraries.copies(index, &request.libraries);
+    let names: Names = copies.chain([(file.path(), request.old.as_path())]).collect();
+    let events = [(SoftwareEvent::MajorFaults, programs.cold()), (SoftwareEvent::PageFaults, true)];
+    for (event, _) in events.into_iter().filter(|(_, is_wanted)| *is_wanted) {
+        if programs.cold() {
+            file.evict()?;
+            libraries.evict(index)?;
+        }
+        let search_path = libraries.search_path(index);
+        let outcome = run::run(&Launch { search_path, ..request.launch(file, Watch::Faults(event)) })?;
+        agree(programs.status(), &outcome, programs.shown(index), index > 0)?;
+        if let Some(faults) = &outcome.faults {
+            process.push(index, event, faults, &names);
+        }
+    }
+    Ok(())
 }
 
 /// All runs must end the same way, or the figures compare different work.

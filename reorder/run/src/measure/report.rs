@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::StartKind;
 use super::effects::Effect;
 use super::figures::{Figure, Figures, Values};
+use super::process::ProcessFaults;
 use super::statistics::Sample;
 use super::surroundings::Surroundings;
 use super::warnings::{Warning, percent};
@@ -44,6 +45,9 @@ pub struct Measurement {
     pub read_ahead_bytes: Option<u64>,
     /// The figures.
     pub figures: Figures,
+    /// Where faults happen in the whole process, if that was asked for and the system lets it be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessFaults>,
     /// What the kernel loaded in addition to the touched pages.
     pub effects: Vec<Effect>,
     /// Warnings about the figures.
@@ -134,6 +138,9 @@ impl Report for MeasureReport {
                 text.push_str(&effect.text(measurement.read_ahead_bytes.filter(|_| measurement.cold)));
             }
             measurement.warnings.iter().for_each(|warning| push_warning(&mut text, warning));
+            if let Some(process) = &measurement.process {
+                text.push_str(&format!("\n{}", process.text(width)));
+            }
             text.push('\n');
         }
         text.push_str(&format!("system: {}\n", self.surroundings.text()));

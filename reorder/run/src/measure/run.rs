@@ -19,6 +19,7 @@ use nix::unistd::Pid;
 
 use super::counters::{Counted, Counters};
 use super::page_cache::ProgramFile;
+use super::process::RunFaults;
 use super::tracee;
 use super::unknown::Unknown;
 use crate::loaded_libraries::SEARCH_PATH;
@@ -30,6 +31,7 @@ use reorder_base::hint::Hint;
 use reorder_system::child::{self, Watched};
 use reorder_system::fault_samples::FaultSamples;
 use reorder_system::interruption::Interruption;
+use reorder_system::perf_event::SoftwareEvent;
 use reorder_system::stops::{self, Report, Resume, Stop};
 use reorder_system::tracee::send_signal;
 use reorder_system::waiting::Group;
@@ -41,6 +43,8 @@ pub(super) enum Watch {
     Start,
     /// Text pages: which are in the page table at the end, and which faulted.
     Pages(Reach),
+    /// Where in the whole process faults of this kind happen.
+    Faults(SoftwareEvent),
 }
 
 /// How many pages a page fault in the text loads.
@@ -93,6 +97,8 @@ pub(super) struct Outcome {
     pub(super) cached_text: Option<BTreeSet<u64>>,
     /// The watched pages, where that was requested and possible.
     pub(super) watched: std::result::Result<WatchedPages, Unknown>,
+    /// The faults of the whole process, where they were requested and could be seen.
+    pub(super) faults: Option<RunFaults>,
 }
 
 /// The watched pages.
@@ -220,6 +226,8 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
         mapped_text: Err(Unknown::NotTraced),
         cached_text: None,
         pages: Err(Unknown::NotTraced),
+        samples: None,
+        faults: None,
     };
     let mut loaded = false;
     loop {
@@ -261,6 +269,7 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
                     mapped_text: watcher.mapped_text,
                     cached_text,
                     watched: watcher.pages,
+                    faults: watcher.faults,
                 });
             }
         }
@@ -277,6 +286,8 @@ struct Watcher<'launch> {
     mapped_text: std::result::Result<BTreeSet<u64>, Unknown>,
     cached_text: Option<BTreeSet<u64>>,
     pages: std::result::Result<WatchedPages, Unknown>,
+    samples: Option<FaultSamples>,
+    faults: Option<RunFaults>,
 }
 
 /// A run whose pages are watched.
@@ -292,6 +303,7 @@ impl Watcher<'_> {
         let program = self.launch.program.path();
         match self.launch.watch {
             Watch::Start => self.counters = Counters::open(self.pid),
+            Watch::Faults(event) => self.samples = FaultSamples::open(self.pid, event),
             Watch::Pages(reach) => {
                 let mappings = tracee::mappings(self.pid, program).unwrap_or_default();
                 let text = mappings.iter().filter(|mapping| mapping.is_executable);
@@ -306,7 +318,11 @@ impl Watcher<'_> {
                     Ok(()) => {
                         // The system itself has read the file's beginning and the read-ahead window after it.
                         let began_cold = self.launch.cold && self.launch.program.drop_unmapped_text()?;
-                        Ok(Started { began_cold, samples: FaultSamples::open(self.pid), text })
+                        Ok(Started {
+                            began_cold,
+                            samples: FaultSamples::open(self.pid, SoftwareEvent::PageFaults),
+                            text,
+                        })
                     }
                     Err(unknown) => Err(unknown),
                 };
@@ -338,6 +354,9 @@ impl Watcher<'_> {
             self.cached_text = Some(cached);
         }
         self.pages = self.watched_pages();
+        if let Watch::Faults(_) = self.launch.watch {
+            self.faults = RunFaults::of(self.pid, self.samples.as_ref());
+        }
         Ok(())
     }
 

@@ -63,6 +63,12 @@ pub(super) fn mapped_text(pid: Pid, program: &Path) -> Result<BTreeSet<u64>, Unk
     pages_in_table(pid, &text).ok_or(Unknown::Unreadable)
 }
 
+/// Addresses of the pages between `start` and `end` that a stopped process has in its page table; `None` when it cannot be
+/// inspected.
+pub(super) fn pages_between(pid: Pid, start: u64, end: u64) -> Option<BTreeSet<u64>> {
+    pages_in_table(pid, &[&Mapping { start, end, is_executable: false, offset: start }])
+}
+
 fn pages_in_table(pid: Pid, text: &[&Mapping]) -> Option<BTreeSet<u64>> {
     let table = File::open(format!("/proc/{pid}/pagemap")).ok()?;
     let mut pages = BTreeSet::new();

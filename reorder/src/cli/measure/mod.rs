@@ -3,6 +3,7 @@
 mod agreement;
 mod exports;
 mod scenarios;
+mod whole_process;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,11 +22,13 @@ use reorder_base::error::{Error, Result};
 use reorder_report::table::counted;
 use reorder_run::measure::{self, MeasureRequest, StartKind, Surroundings};
 pub(super) use scenarios::{located_program, request_of, selected};
+use whole_process::WholeProcessArguments;
 
 const EXAMPLES: &str = "\
 Examples:
   reorder measure /usr/bin/git git.fast -- status
   reorder measure --runs 40 --start both ./old ./new -- --first-screen
+  reorder measure --whole-process --new-libraries fast /usr/bin/gdb fast/gdb -- --version
   reorder measure --export markdown=starts.md        # all scenarios of reorder.toml
   reorder measure ./program -t traces --agreement -- --first-screen";
 
@@ -68,13 +71,15 @@ pub struct MeasureArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
     #[command(flatten)]
+    process: WholeProcessArguments,
+    #[command(flatten)]
     exports: ExportArguments,
     /// Compare the text pages that the trace of this run predicts with those that the run actually touches; with NEW, the run is
     /// one of NEW and the trace one of PROGRAM
     #[arg(
         long,
         requires = "program",
-        conflicts_with_all = ["scenarios", "start", "warm", "runs", "exports"]
+        conflicts_with_all = ["scenarios", "start", "warm", "runs", "exports", "whole_process"]
     )]
     agreement: bool,
     /// With --agreement: a larger difference is a finding
@@ -123,6 +128,8 @@ pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus
     }
     let (starts, configuration) = scenarios::starts(arguments, context)?;
     arguments.exports.check(&inputs(&starts, &configuration))?;
+    let starts: Vec<MeasureRequest> =
+        starts.into_iter().map(|start| arguments.process.requested(start)).collect::<Result<_>>()?;
     let kinds = arguments.kinds();
     // Before the first run, because our own runs would count as load of the system.
     let surroundings = Surroundings::of_this_machine();
