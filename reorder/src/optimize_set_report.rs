@@ -131,6 +131,7 @@ impl OptimizeSetReport {
             let kinds = [
                 ("major faults", FigureKind::MajorFaults, 0),
                 ("minor faults", FigureKind::MinorFaults, 0),
+                ("read from the disk, KiB", FigureKind::KibibytesRead, 0),
                 (wall, FigureKind::WallMilliseconds, 1),
             ];
             for (number, (name, kind, digits)) in kinds.into_iter().enumerate() {

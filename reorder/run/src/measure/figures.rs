@@ -28,6 +28,8 @@ pub enum FigureKind {
     MajorFaultsCounted,
     /// Those that did not.
     MinorFaultsCounted,
+    /// What the process read from the disk, read-ahead included, in KiB.
+    KibibytesRead,
     /// How often processes of the run gave up their processor.
     ContextSwitches,
     /// Time on processors, of all processes of the run.
@@ -38,7 +40,7 @@ pub enum FigureKind {
 
 impl FigureKind {
     /// All kinds, in the order of reports.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::TextPagesTouched,
         Self::TextPagesCached,
         Self::TextPagesMapped,
@@ -47,6 +49,7 @@ impl FigureKind {
         Self::PageFaultsCounted,
         Self::MajorFaultsCounted,
         Self::MinorFaultsCounted,
+        Self::KibibytesRead,
         Self::ContextSwitches,
         Self::ProcessorMilliseconds,
         Self::WallMilliseconds,
@@ -64,6 +67,7 @@ impl FigureKind {
             Self::PageFaultsCounted => "page_faults_counted",
             Self::MajorFaultsCounted => "major_faults_counted",
             Self::MinorFaultsCounted => "minor_faults_counted",
+            Self::KibibytesRead => "kibibytes_read",
             Self::ContextSwitches => "context_switches",
             Self::ProcessorMilliseconds => "processor_milliseconds",
             Self::WallMilliseconds => "wall_milliseconds",
@@ -82,6 +86,7 @@ impl FigureKind {
             Self::PageFaultsCounted => "page faults, counted",
             Self::MajorFaultsCounted => "major faults, counted",
             Self::MinorFaultsCounted => "minor faults, counted",
+            Self::KibibytesRead => "read from the disk, KiB",
             Self::ContextSwitches => "context switches",
             Self::ProcessorMilliseconds => "processor time, ms",
             Self::WallMilliseconds => "wall time, ms",

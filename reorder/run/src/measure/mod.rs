@@ -171,9 +171,13 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
     // Outlives the copies below: they are removed before a signal ends this process.
     let _interruption = Interruption::note();
     let surroundings = Surroundings::of_this_machine();
-    let ends = |file: &ProgramFile| Ok(run::run(&request.launch(file, Watch::Start))?.status);
-    let programs = Programs::prepare(request.programs(), request.start == StartKind::Warm, &ends)?;
     let libraries = Libraries::prepare(&request.libraries)?;
+    // A copy of a program that finds its libraries beside itself finds only those of the search path.
+    let ends = |file: &ProgramFile| {
+        let search_path = libraries.search_path(0);
+        Ok(run::run(&Launch { search_path, ..request.launch(file, Watch::Start) })?.status)
+    };
+    let programs = Programs::prepare(request.programs(), request.start == StartKind::Warm, &ends)?;
     let mut series: Vec<Series> = programs.indices().map(|_| Series::default()).collect();
     if request.start == StartKind::Warm {
         for index in programs.indices() {
@@ -348,6 +352,7 @@ fn natural_run(
     if programs.cold() {
         let cached = outcome.cached_text.as_ref().map(|pages| pages.len() as f64);
         series.extend(FigureKind::TextPagesCached, cached);
+        series.extend(FigureKind::KibibytesRead, outcome.bytes_read.map(|bytes| bytes as f64 / 1024.0));
     }
     Ok(outcome)
 }

@@ -89,6 +89,8 @@ pub(super) struct Outcome {
     pub(super) major_faults: u64,
     /// Faults that did not.
     pub(super) minor_faults: u64,
+    /// Bytes that the process had the kernel read from the disk, where the kernel counts them.
+    pub(super) bytes_read: Option<u64>,
     /// The kernel's counters, where they may be used.
     pub(super) counted: Option<Counted>,
     /// Pages that the page table held at the end.
@@ -228,6 +230,7 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
         pages: Err(Unknown::NotTraced),
         samples: None,
         faults: None,
+        bytes_read: None,
     };
     let mut loaded = false;
     loop {
@@ -265,6 +268,7 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
                     wall: watcher.end.unwrap_or_else(Instant::now).duration_since(started),
                     major_faults: u64::try_from(usage.ru_majflt).unwrap_or(0),
                     minor_faults: u64::try_from(usage.ru_minflt).unwrap_or(0),
+                    bytes_read: watcher.bytes_read,
                     counted: watcher.counters.and_then(|counters| counters.read()),
                     mapped_text: watcher.mapped_text,
                     cached_text,
@@ -288,6 +292,7 @@ struct Watcher<'launch> {
     pages: std::result::Result<WatchedPages, Unknown>,
     samples: Option<FaultSamples>,
     faults: Option<RunFaults>,
+    bytes_read: Option<u64>,
 }
 
 /// A run whose pages are watched.
@@ -343,6 +348,7 @@ impl Watcher<'_> {
 
     fn finish(&mut self) -> Result<()> {
         self.end = Some(Instant::now());
+        self.bytes_read = tracee::bytes_read(self.pid);
         let program = self.launch.program;
         self.mapped_text = tracee::mapped_text(self.pid, program.path());
         if self.launch.cold {

@@ -63,6 +63,13 @@ pub(super) fn mapped_text(pid: Pid, program: &Path) -> Result<BTreeSet<u64>, Unk
     pages_in_table(pid, &text).ok_or(Unknown::Unreadable)
 }
 
+/// Bytes that a process had the kernel read from disks so far, as proc(5) gives them for `io`.
+pub(super) fn bytes_read(pid: Pid) -> Option<u64> {
+    let listing = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let line = listing.lines().find_map(|line| line.strip_prefix("read_bytes:"))?;
+    line.trim().parse().ok()
+}
+
 /// Addresses of the pages between `start` and `end` that a stopped process has in its page table; `None` when it cannot be
 /// inspected.
 pub(super) fn pages_between(pid: Pid, start: u64, end: u64) -> Option<BTreeSet<u64>> {

@@ -151,7 +151,9 @@ fn limits(
             "`sysctl kernel.perf_event_paranoid=1` as root allows them; in a container, --cap-add=PERFMON",
         ));
     }
-    if let (true, Some((read_ahead, _))) = (measurement.cold, programs.last().read_ahead())
+    // The text of libraries that are measured, too, is not known here.
+    if let (true, Some((read_ahead, _))) =
+        (measurement.cold && request.libraries.is_empty(), programs.last().read_ahead())
         && read_ahead >= measurement.text_bytes
     {
         warnings.push(Warning::limit(
