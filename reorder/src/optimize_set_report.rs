@@ -26,12 +26,24 @@ pub(crate) struct OptimizeSetReport {
     pub directory: String,
     /// The program and the libraries that were moved, those with the most faults before first.
     pub images: Vec<OptimizedImage>,
-    /// Libraries that stay as they are: no run executes them, or they cannot be moved.
+    /// Number of other libraries, of which no run executes code: only their names were placed.
+    pub only_names_placed: usize,
+    /// Libraries that stay as they are: nothing in them is used, or they cannot be moved.
     pub left: Vec<KeptLibrary>,
     /// All images together.
     pub total: SimulatedPages,
     /// Each `--run`, in the order given.
     pub runs: Vec<OptimizedSetRun>,
+}
+
+/// What became of the images of a set.
+pub(crate) struct SetOutcome {
+    /// The program and the libraries that were moved.
+    pub(crate) images: Vec<OptimizedImage>,
+    /// Number of libraries of which only names were placed.
+    pub(crate) renamed: usize,
+    /// Libraries that stay as they are.
+    pub(crate) left: Vec<KeptLibrary>,
 }
 
 /// A library that stays as it is.
@@ -78,8 +90,7 @@ impl OptimizeSetReport {
     pub(crate) fn new(
         start: String,
         directory: &Path,
-        mut images: Vec<OptimizedImage>,
-        left: Vec<KeptLibrary>,
+        SetOutcome { mut images, renamed, left }: SetOutcome,
         runs: Vec<OptimizedSetRun>,
     ) -> Self {
         images.sort_by(|one, other| {
@@ -88,7 +99,7 @@ impl OptimizeSetReport {
         });
         let total = images.iter().fold(SimulatedPages::default(), |total, image| total.plus(image.pages));
         let directory = directory.display().to_string();
-        Self { start, directory, images, left, total, runs }
+        Self { start, directory, images, only_names_placed: renamed, left, total, runs }
     }
 
     fn pages_table(&self, width: Width) -> String {
@@ -176,9 +187,13 @@ impl Report for OptimizeSetReport {
             }
         }
         text.push_str(&format!(
-            "{} moved and verified in {}; {} unchanged; run the program with:\n  {}\n",
+            "{} moved and verified in {}{}; {} unchanged; run the program with:\n  {}\n",
             counted(self.images.len() as u64, "image"),
             self.directory,
+            match self.only_names_placed as u64 {
+                0 => String::new(),
+                others => format!(", and {} with names placed", counted(others, "other image")),
+            },
             match self.left.len() as u64 {
                 0 => "no other stays".to_owned(),
                 1 => "1 library stays".to_owned(),

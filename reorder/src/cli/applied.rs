@@ -25,6 +25,20 @@ pub(crate) struct AppliedFile {
     pub left: Vec<LeftImage>,
 }
 
+impl AppliedFile {
+    /// An image in which only names changed their place.
+    pub(crate) fn with_names(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            summary: ApplySummary::default(),
+            warnings: Vec::new(),
+            is_unchanged: false,
+            maps: Vec::new(),
+            left: Vec::new(),
+        }
+    }
+}
+
 /// One of several images of a file, which could not be moved.
 #[derive(Clone, Debug, Serialize)]
 pub struct LeftImage {

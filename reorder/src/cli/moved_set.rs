@@ -1,5 +1,6 @@
 //! A program and the libraries that it loads, with their functions moved: made, and written whole or not at all.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,8 @@ use crate::optimize_set_report::KeptLibrary;
 use crate::packages;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::file::ElfFile;
+use reorder_relocate::apply::elf::prove;
+use reorder_relocate::elf::names::{bytes_of_names, looked_up_names, place_names};
 use reorder_report::table::counted;
 use reorder_run::check::{Trial, TrialFile};
 use reorder_run::loaded_libraries::{
@@ -19,6 +22,9 @@ use reorder_run::loaded_libraries::{
 };
 use reorder_system::mapped::{MappedImage, map_image};
 use reorder_system::write::{Pending, ReplaceOptions, Warning, together_if};
+
+/// What one read brings in by default: shorter tables of names are read at once, wherever names are.
+const READ_AHEAD: u64 = 128 << 10;
 
 /// An image that was moved.
 pub(super) struct MovedImage {
@@ -36,6 +42,8 @@ pub(super) struct MovedImage {
 pub(super) struct LeftLibrary {
     /// Where it is.
     pub(super) path: PathBuf,
+    /// The name that the program asks for; none if it asks for a path.
+    name: Option<String>,
     /// Why.
     pub(super) reason: String,
     /// Whether it was refused; otherwise no run executes it, or it cannot be loaded from elsewhere.
@@ -108,7 +116,7 @@ impl<'run> MovedSet<'run> {
         let path = library.path.clone();
         if library.name.contains('/') {
             let reason = "the program asks for it by a path, not by a name".to_owned();
-            self.left.push(LeftLibrary { path, reason, is_refused: false });
+            self.left.push(LeftLibrary { path, name: None, reason, is_refused: false });
             return Ok(());
         }
         let read = map_image(&path).and_then(|original| {
@@ -126,7 +134,8 @@ impl<'run> MovedSet<'run> {
             {
                 self.rejected.push(LeftImage::new(&library.name, &error));
                 let is_refused = !matches!(error.kind, ErrorKind::Usage);
-                self.left.push(LeftLibrary { path, reason: error.to_string(), is_refused });
+                let name = Some(library.name.clone());
+                self.left.push(LeftLibrary { path, name, reason: error.to_string(), is_refused });
             }
             Err(error) => return Err(error.in_file(&path)),
         }
@@ -140,6 +149,53 @@ impl<'run> MovedSet<'run> {
             refusal: library.is_refused.then(|| library.reason.clone()),
         };
         self.left.iter().map(kept).collect()
+    }
+
+    /// Places the names that the loader reads next to each other, in all images that moved and in large libraries that stayed
+    /// only because no run executes them. Each result is proven; an image whose result is not stays as it is, with a warning.
+    ///
+    /// # Errors
+    /// Libraries that cannot be read any more.
+    pub(super) fn place_names(&mut self, context: &Context) -> Result<()> {
+        let staying: Vec<MappedImage> =
+            self.left.iter().map(|library| map_image(&library.path)).collect::<Result<_>>()?;
+        let originals =
+            self.moved.iter().map(|image| &*image.original).chain(staying.iter().map(|image| &**image));
+        // An image with broken tables looks nothing up that is known.
+        let names: HashSet<Vec<u8>> =
+            originals.flat_map(|image| looked_up_names(image).unwrap_or_default()).collect();
+        let phase = context.talk.phase("names", (self.moved.len() + self.left.len()) as u64);
+        for image in &mut self.moved {
+            let placed = proven(&image.original, &image.applied.bytes, &names);
+            phase.step();
+            match placed {
+                Ok(Some(bytes)) => (image.applied.bytes, image.applied.is_unchanged) = (bytes, false),
+                Ok(None) => {}
+                Err(error) => {
+                    let warning =
+                        format!("the names in {} stay where they are: {error}", image.path.display());
+                    image.applied.warnings.push(warning);
+                }
+            }
+        }
+        let mut left = Vec::new();
+        for (library, original) in std::mem::take(&mut self.left).into_iter().zip(staying) {
+            phase.step();
+            let gains =
+                !library.is_refused && bytes_of_names(&original).is_ok_and(|bytes| bytes > READ_AHEAD);
+            let name = library.name.as_ref().filter(|_| gains);
+            match name.map(|name| (name, proven(&original, &original, &names))) {
+                Some((name, Ok(Some(bytes)))) => {
+                    let output = self.directory.join(name);
+                    let applied = AppliedFile::with_names(bytes);
+                    self.moved.push(MovedImage { path: library.path, output, original, applied });
+                }
+                _ => left.push(library),
+            }
+        }
+        self.left = left;
+        phase.finish(&counted(self.moved.len() as u64, "image"));
+        Ok(())
     }
 
     /// Both versions side by side in a directory of their own, where they can be run.
@@ -239,6 +295,13 @@ impl<'run> MovedSet<'run> {
             .with_hint("nothing was written; give a directory without other files")),
         }
     }
+}
+
+/// `image` with the names that are looked up next to each other, proven to be `original` otherwise.
+fn proven(original: &[u8], image: &[u8], names: &HashSet<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+    let Some(bytes) = place_names(image, names)? else { return Ok(None) };
+    prove(original, &bytes)?;
+    Ok(Some(bytes))
 }
 
 fn absolute(directory: &Path) -> Result<PathBuf> {

@@ -75,6 +75,10 @@ pub struct OptimizeArguments {
     /// Lay out the libraries that the program loads at startup as well, and write them all to the directory -o
     #[arg(long, requires = "output", conflicts_with_all = ["in_place", "report"])]
     libraries: bool,
+    /// With --libraries: leave the names of symbols where they are. By default those that the loader looks up are placed next
+    /// to each other
+    #[arg(long, requires = "libraries")]
+    pub(super) keep_names: bool,
     /// Arguments of a run to optimize for, quoted as for a shell; repeatable
     #[arg(long = "run", value_name = "ARGS", required = true, allow_hyphen_values = true)]
     runs: Vec<String>,

@@ -12,7 +12,7 @@ use crate::cli::moved_set::{LeftLibrary, MovedImage, MovedSet};
 use crate::cli::optimize::{OptimizeArguments, Recording, Trials, check_trial, measure_runs, record_runs};
 use crate::exit_status::ExitStatus;
 use crate::optimize_report::SimulatedPages;
-use crate::optimize_set_report::{OptimizeSetReport, OptimizedImage, OptimizedSetRun};
+use crate::optimize_set_report::{OptimizeSetReport, OptimizedImage, OptimizedSetRun, SetOutcome};
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
@@ -63,8 +63,15 @@ pub(super) fn run(
         ArrangementArguments::of_traces(vec![kept.path().to_path_buf()], arguments.order.clone());
     let options = arguments.relocate.options();
     let request = ElfRequest { arrangement: &arrangement, options, with_map: false, clones: None, layout };
-    let set = MovedSet::make((program, mapped), directory, &request, context)?;
-    let images = set.moved.iter().map(|image| optimized(image, &recordings)).collect::<Result<Vec<_>>>()?;
+    let mut set = MovedSet::make((program, mapped), directory, &request, context)?;
+    if !arguments.keep_names {
+        set.place_names(context)?;
+    }
+    let set = set;
+    // Of the others only names were placed, because no run executes them.
+    let moved = set.moved.iter().filter(|image| image.applied.summary.functions > 0);
+    let images = moved.map(|image| optimized(image, &recordings)).collect::<Result<Vec<_>>>()?;
+    let renamed = set.moved.len() - images.len();
 
     let runs: Vec<_> =
         recordings.iter().map(|recording| (recording.shown.as_str(), recording.arguments.clone())).collect();
@@ -78,7 +85,8 @@ pub(super) fn run(
     let results = recordings.iter().zip(checks).zip(measured).map(|((recording, checked), measured)| {
         OptimizedSetRun { arguments: recording.shown.clone(), checked, measured }
     });
-    context.print(&OptimizeSetReport::new(set.start()?, directory, images, set.left(), results.collect()))?;
+    let outcome = SetOutcome { images, renamed, left: set.left() };
+    context.print(&OptimizeSetReport::new(set.start()?, directory, outcome, results.collect()))?;
     Ok(status_of(&set.rejected))
 }
 

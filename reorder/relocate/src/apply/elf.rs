@@ -83,8 +83,11 @@ pub fn apply(
     Ok(Applied { bytes, map: plan.map, summary })
 }
 
-/// Returns the output only if it passes the independent verifier.
-pub(super) fn prove(old: &[u8], new: &[u8]) -> Result<()> {
+/// Accepts the image `new` only if the independent verifier proves that it is `old` with moved functions.
+///
+/// # Errors
+/// R16 with the first difference.
+pub fn prove(old: &[u8], new: &[u8]) -> Result<()> {
     let options = VerifyOptions { keeps_alignment: true, ..VerifyOptions::default() };
     judge(verify(old, new, options), RefusalCode::FailedVerification)
 }

@@ -13,6 +13,7 @@ pub mod data;
 pub mod erratum;
 pub mod identity;
 mod kept_sums;
+pub mod names;
 pub mod plan;
 pub mod sframe;
 pub(crate) mod static_relocations;

@@ -14,6 +14,7 @@ pub(crate) mod gaps;
 mod kept_relocations;
 mod landing_pads;
 mod marked_pointers;
+mod names;
 mod notes;
 pub(crate) mod pair;
 mod pointers;
@@ -30,10 +31,13 @@ pub(crate) mod view;
 
 pub(crate) use recover::recover_moves;
 
+use std::ops::Range;
+
 use absolute_fields::AbsoluteFields;
 use functions::CodeOutcome;
 use landing_pads::LandingPads;
 use pair::{ImagePair, Ledger};
+use reorder_base::address::Address;
 use reorder_base::error::{Error, ErrorKind, Result};
 use tables::Explained;
 use view::ElfView;
@@ -108,21 +112,37 @@ fn verify_moved(
     options: VerifyOptions,
     findings: &mut Findings,
 ) -> Result<()> {
+    if !names::are_reordered(old, new) {
+        return verify_with_names(old, new, None, options, findings);
+    }
+    let (whole, strings) = names::put_back(old, new)?;
+    findings.checked(Check::Symbols, "reordered strings", strings.end.distance_from(strings.start) as usize);
+    verify_with_names(old, &ElfView::parse(&whole)?, Some(strings), options, findings)
+}
+
+/// Checks an image whose dynamic strings are in the old order; `strings` are where they are, if they were in another one.
+fn verify_with_names(
+    old: &ElfView<'_>,
+    new: &ElfView<'_>,
+    strings: Option<Range<Address>>,
+    options: VerifyOptions,
+    findings: &mut Findings,
+) -> Result<()> {
     match debug::layout::is_rewritten(old, new) {
-        false => verify_pair(old, new, None, options, findings),
+        false => verify_pair(old, new, (None, strings), options, findings),
         true => {
             let whole = debug::layout::put_back(old, new)?;
-            verify_pair(old, &ElfView::parse(&whole)?, Some(new), options, findings)
+            verify_pair(old, &ElfView::parse(&whole)?, (Some(new), strings), options, findings)
         }
     }
 }
 
 /// Checks two images of the same layout. `updated` is the new image as it is in the file, if its debug information was
-/// rewritten.
+/// rewritten; `strings` are the dynamic strings, if they were reordered.
 fn verify_pair(
     old: &ElfView<'_>,
     new: &ElfView<'_>,
-    updated: Option<&ElfView<'_>>,
+    (updated, strings): (Option<&ElfView<'_>>, Option<Range<Address>>),
     options: VerifyOptions,
     findings: &mut Findings,
 ) -> Result<()> {
@@ -148,7 +168,7 @@ fn verify_pair(
     };
     let pair =
         ImagePair { old, new, moves: &moves, absolute: &absolute, pads: &pads, alignments: &alignments };
-    compare(pair, updated, findings)?;
+    compare(pair, (updated, strings), findings)?;
     updated.map_or(Ok(()), |updated| debug::check_debug(pair, updated, findings))
 }
 
@@ -161,7 +181,11 @@ fn correspondence(error: &Error) -> Difference {
 }
 
 /// Runs all checks over two images whose functions correspond.
-fn compare(pair: ImagePair<'_>, updated: Option<&ElfView<'_>>, findings: &mut Findings) -> Result<()> {
+fn compare(
+    pair: ImagePair<'_>,
+    (updated, strings): (Option<&ElfView<'_>>, Option<Range<Address>>),
+    findings: &mut Findings,
+) -> Result<()> {
     findings.functions(pair.moves.len(), pair.moves.moved());
     findings.checked(Check::Correspondence, "functions", pair.moves.len());
     let mut claims = Claims::default();
@@ -179,7 +203,7 @@ fn compare(pair: ImagePair<'_>, updated: Option<&ElfView<'_>>, findings: &mut Fi
         },
     );
     tables?;
-    let explained = check_code(pair, outcome, &mut ledger);
+    let explained = check_code(pair, outcome, strings, &mut ledger);
     pointers::check_loader_pointers(pair, &mut ledger);
     symbol_values::check_symbols(pair, &mut ledger);
     kept_relocations::check_kept_relocations(pair, updated, &mut ledger);
@@ -189,7 +213,12 @@ fn compare(pair: ImagePair<'_>, updated: Option<&ElfView<'_>>, findings: &mut Fi
 }
 
 /// Checks functions in both directions and everything between them, and claims all bytes of code sections.
-fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger<'_>) -> Explained {
+fn check_code(
+    pair: ImagePair<'_>,
+    mut outcome: CodeOutcome,
+    strings: Option<Range<Address>>,
+    ledger: &mut Ledger<'_>,
+) -> Explained {
     ledger.findings.checked(Check::Functions, "instructions", outcome.instructions);
     ledger.findings.checked(Check::Functions, "address fields", outcome.fields);
     ledger.findings.checked(Check::Reverse, "functions", pair.moves.len() - outcome.opaque);
@@ -206,11 +235,24 @@ fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger
     outcome.references.extend(gap_references);
     outcome.references.sort_unstable();
     if pair.old.processor == Processor::Aarch64
-        && !(outcome.tables.is_empty() && outcome.distances.is_empty())
+        && !(outcome.tables.is_empty() && outcome.distances.is_empty() && strings.is_none())
     {
         // Tables whose distances count from an address in data are rare; collecting all references of the code pays only
         // for them.
         outcome.references = functions::references(pair);
+    }
+    if let Some(strings) = strings
+        && let Some(reference) = outcome.references.iter().find(|reference| strings.contains(reference))
+    {
+        let place = "the dynamic strings";
+        let found = format!("another order, although code refers to {reference}");
+        ledger.findings.differs(Difference::new(
+            Check::Symbols,
+            None,
+            place.to_owned(),
+            "the old order",
+            found,
+        ));
     }
     for section in pair.old.code_sections() {
         ledger.claims.add(section.offset, section.bytes.len() as u64);
