@@ -18,7 +18,8 @@ use reorder_relocate::elf::names::{bytes_of_names, place_names};
 use reorder_verify::{VerifyOptions, verify};
 use tempfile::TempDir;
 
-/// Looks up all names in a file, and prints each with its distance from the library's start.
+/// Looks up all names in a file, and writes each with its distance from the library's start to another one: libraries print when
+/// they are loaded.
 const LOADER: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -26,18 +27,17 @@ const LOADER: &str = r#"
 #include <string.h>
 int main(int count, char **arguments) {
     static char line[1 << 20];
-    void *library = count == 3 ? dlopen(arguments[1], RTLD_NOW) : 0;
-    FILE *names = library ? fopen(arguments[2], "r") : 0;
-    if (!names) return 3;
+    void *library = count == 4 ? dlopen(arguments[1], RTLD_NOW) : 0;
+    FILE *names = library ? fopen(arguments[2], "r") : 0, *found_names = library ? fopen(arguments[3], "w") : 0;
+    if (!names || !found_names) return 3;
     while (fgets(line, sizeof line, names)) {
         line[strcspn(line, "\n")] = 0;
         Dl_info place = {0};
         char *found = dlsym(library, line);
         int known = found && dladdr(found, &place);
-        printf("%s %s %lx\n", line, known ? strrchr(place.dli_fname, '/') : "-", known ? found - (char *)place.dli_fbase : 0L);
+        fprintf(found_names, "%s %s %lx\n", line, known ? strrchr(place.dli_fname, '/') : "-", known ? found - (char *)place.dli_fbase : 0L);
     }
-    fflush(stdout);
-    _Exit(0);
+    _Exit(fclose(found_names) != 0);
 }
 "#;
 
@@ -84,11 +84,12 @@ fn loader(directory: &TempDir) -> PathBuf {
     program
 }
 
-/// What `loader` prints of the library at `path`; `None` if it cannot be loaded.
-fn looked_up(loader: &Path, path: &Path, names: &Path) -> Option<Vec<u8>> {
+/// What `loader` finds in the library at `path`; `None` if it cannot be loaded.
+fn looked_up(loader: &Path, path: &Path, names: &Path) -> Option<String> {
     let mut command = Command::new(loader);
-    let outcome = process::run(command.arg(path).arg(names), Duration::from_secs(60)).ok()?;
-    outcome.success().then_some(outcome.stdout)
+    let found = names.with_extension("found");
+    let outcome = process::run(command.arg(path).arg(names).arg(&found), Duration::from_secs(60)).ok()?;
+    outcome.success().then(|| fs::read_to_string(found).unwrap())
 }
 
 #[test]
