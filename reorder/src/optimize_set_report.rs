@@ -28,7 +28,7 @@ pub(crate) struct OptimizeSetReport {
     pub images: Vec<OptimizedImage>,
     /// Number of other libraries, of which no run executes code: only their names were placed.
     pub only_names_placed: usize,
-    /// Libraries that stay as they are: nothing in them is used, or they cannot be moved.
+    /// Libraries that stay as they are: no run executes them, or they cannot be moved.
     pub left: Vec<KeptLibrary>,
     /// All images together.
     pub total: SimulatedPages,
@@ -41,7 +41,7 @@ pub(crate) struct SetOutcome {
     /// The program and the libraries that were moved.
     pub(crate) images: Vec<OptimizedImage>,
     /// Number of libraries of which only names were placed.
-    pub(crate) renamed: usize,
+    pub(crate) only_names_placed: usize,
     /// Libraries that stay as they are.
     pub(crate) left: Vec<KeptLibrary>,
 }
@@ -90,7 +90,7 @@ impl OptimizeSetReport {
     pub(crate) fn new(
         start: String,
         directory: &Path,
-        SetOutcome { mut images, renamed, left }: SetOutcome,
+        SetOutcome { mut images, only_names_placed, left }: SetOutcome,
         runs: Vec<OptimizedSetRun>,
     ) -> Self {
         images.sort_by(|one, other| {
@@ -99,7 +99,7 @@ impl OptimizeSetReport {
         });
         let total = images.iter().fold(SimulatedPages::default(), |total, image| total.plus(image.pages));
         let directory = directory.display().to_string();
-        Self { start, directory, images, only_names_placed: renamed, left, total, runs }
+        Self { start, directory, images, only_names_placed, left, total, runs }
     }
 
     fn pages_table(&self, width: Width) -> String {
@@ -192,7 +192,8 @@ impl Report for OptimizeSetReport {
             self.directory,
             match self.only_names_placed as u64 {
                 0 => String::new(),
-                others => format!(", and {} with names placed", counted(others, "other image")),
+                1 => "; in 1 more library only names were placed".to_owned(),
+                others => format!("; in {} more libraries only names were placed", grouped(others)),
             },
             match self.left.len() as u64 {
                 0 => "no other stays".to_owned(),

@@ -17,7 +17,7 @@ pub(crate) struct AppliedFile {
     pub summary: ApplySummary,
     /// What the file lacks or needs again, in words.
     pub warnings: Vec<String>,
-    /// Whether no function moved in any image.
+    /// Whether the file is the same as before.
     pub is_unchanged: bool,
     /// The map of each image that moved, with its processor's name; empty unless maps are requested.
     pub maps: Vec<(&'static str, LayoutMap)>,

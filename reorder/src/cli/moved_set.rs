@@ -36,6 +36,8 @@ pub(super) struct MovedImage {
     pub(super) original: MappedImage,
     /// The result, proven.
     pub(super) applied: AppliedFile,
+    /// Whether no function moved, because no run executes any; only names were placed.
+    pub(super) has_only_names: bool,
 }
 
 /// A library that stays as it is.
@@ -43,7 +45,7 @@ pub(super) struct LeftLibrary {
     /// Where it is.
     pub(super) path: PathBuf,
     /// The name that the program asks for; none if it asks for a path.
-    name: Option<String>,
+    pub(super) name: Option<String>,
     /// Why.
     pub(super) reason: String,
     /// Whether it was refused; otherwise no run executes it, or it cannot be loaded from elsewhere.
@@ -91,7 +93,13 @@ impl<'run> MovedSet<'run> {
         }
         let applied = mapped.explaining(apply_elf(program, request, context, &mapped)).map_err(in_program)?;
         let output = directory.join(name);
-        let first = MovedImage { path: program.to_path_buf(), output, original: mapped, applied };
+        let first = MovedImage {
+            path: program.to_path_buf(),
+            output,
+            original: mapped,
+            applied,
+            has_only_names: false,
+        };
         let mut set = Self {
             program,
             directory,
@@ -126,7 +134,7 @@ impl<'run> MovedSet<'run> {
         match read {
             Ok((original, applied)) => {
                 let output = self.directory.join(&library.name);
-                self.moved.push(MovedImage { path, output, original, applied });
+                self.moved.push(MovedImage { path, output, original, applied, has_only_names: false });
             }
             // It has no traces, or it cannot be moved: the loader finds the original.
             Err(error)
@@ -187,10 +195,16 @@ impl<'run> MovedSet<'run> {
             match name.map(|name| (name, proven(&original, &original, &names))) {
                 Some((name, Ok(Some(bytes)))) => {
                     let output = self.directory.join(name);
-                    let applied = AppliedFile::with_names(bytes);
-                    self.moved.push(MovedImage { path: library.path, output, original, applied });
+                    let mut applied = AppliedFile::with_names(bytes);
+                    applied.warnings.extend(packages::warning(&output));
+                    let path = library.path;
+                    self.moved.push(MovedImage { path, output, original, applied, has_only_names: true });
                 }
-                _ => left.push(library),
+                Some((name, Err(error))) => {
+                    self.rejected.push(LeftImage::new(name, &error));
+                    left.push(LeftLibrary { reason: error.to_string(), is_refused: true, ..library });
+                }
+                Some((_, Ok(None))) | None => left.push(library),
             }
         }
         self.left = left;

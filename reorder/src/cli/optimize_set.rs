@@ -68,10 +68,9 @@ pub(super) fn run(
         set.place_names(context)?;
     }
     let set = set;
-    // Of the others only names were placed, because no run executes them.
-    let moved = set.moved.iter().filter(|image| image.applied.summary.functions > 0);
+    let moved = set.moved.iter().filter(|image| !image.has_only_names);
     let images = moved.map(|image| optimized(image, &recordings)).collect::<Result<Vec<_>>>()?;
-    let renamed = set.moved.len() - images.len();
+    let only_names_placed = set.moved.len() - images.len();
 
     let runs: Vec<_> =
         recordings.iter().map(|recording| (recording.shown.as_str(), recording.arguments.clone())).collect();
@@ -85,7 +84,7 @@ pub(super) fn run(
     let results = recordings.iter().zip(checks).zip(measured).map(|((recording, checked), measured)| {
         OptimizedSetRun { arguments: recording.shown.clone(), checked, measured }
     });
-    let outcome = SetOutcome { images, renamed, left: set.left() };
+    let outcome = SetOutcome { images, only_names_placed, left: set.left() };
     context.print(&OptimizeSetReport::new(set.start()?, directory, outcome, results.collect()))?;
     Ok(status_of(&set.rejected))
 }
@@ -163,11 +162,12 @@ fn measured(
         LibraryPair { old: image.path.clone(), new: folder.join(&name), name }
     };
     // Those that stay are copied as well: only the page cache of a copy can be emptied.
+    // One that is asked for by a path is not found by a name.
     let unmoved = |library: &LeftLibrary| {
-        let name = library.path.file_name().unwrap_or_default().to_os_string();
-        LibraryPair { old: library.path.clone(), new: library.path.clone(), name }
+        let name = library.name.as_ref()?.into();
+        Some(LibraryPair { old: library.path.clone(), new: library.path.clone(), name })
     };
-    let libraries = set.moved.iter().skip(1).map(pair).chain(set.left.iter().map(unmoved)).collect();
+    let libraries = set.moved.iter().skip(1).map(pair).chain(set.left.iter().filter_map(unmoved)).collect();
     let trials = Trials { program: trial.program(), output: &program.output, libraries };
     measure_runs(arguments, context, &trials, (runs, stop))
 }

@@ -38,10 +38,12 @@ struct Side {
 }
 
 impl Libraries {
-    /// Copies both versions of all libraries.
-    pub(super) fn prepare(pairs: &[LibraryPair]) -> Result<Self> {
-        let Some(first) = pairs.first() else { return Ok(Self::default()) };
-        let copies = private_directory(&first.new)?;
+    /// Copies both versions of all libraries to a directory beside `program`, which is more likely on a real disk than others.
+    pub(super) fn prepare(pairs: &[LibraryPair], program: &Path) -> Result<Self> {
+        if pairs.is_empty() {
+            return Ok(Self::default());
+        }
+        let copies = private_directory(program)?;
         let side = |name: &str, path_of: fn(&LibraryPair) -> &PathBuf| {
             let directory = copies.path().join(name);
             std::fs::create_dir(&directory).map_err(|error| Error::io(&directory, error))?;

@@ -171,7 +171,7 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
     // Outlives the copies below: they are removed before a signal ends this process.
     let _interruption = Interruption::note();
     let surroundings = Surroundings::of_this_machine();
-    let libraries = Libraries::prepare(&request.libraries)?;
+    let libraries = Libraries::prepare(&request.libraries, request.new.as_ref().unwrap_or(&request.old))?;
     // A copy of a program that finds its libraries beside itself finds only those of the search path.
     let ends = |file: &ProgramFile| {
         let search_path = libraries.search_path(0);

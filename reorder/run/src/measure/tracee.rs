@@ -71,8 +71,12 @@ pub(super) fn bytes_read(pid: Pid) -> Option<u64> {
 }
 
 /// Addresses of the pages between `start` and `end` that a stopped process has in its page table; `None` when it cannot be
-/// inspected.
+/// inspected, and of regions that no real memory fills, such as shadows of sanitizers.
 pub(super) fn pages_between(pid: Pid, start: u64, end: u64) -> Option<BTreeSet<u64>> {
+    const MAX_BYTES: u64 = 1 << 36;
+    if end - start > MAX_BYTES {
+        return None;
+    }
     pages_in_table(pid, &[&Mapping { start, end, is_executable: false, offset: start }])
 }
 
@@ -81,7 +85,7 @@ fn pages_in_table(pid: Pid, text: &[&Mapping]) -> Option<BTreeSet<u64>> {
     let mut pages = BTreeSet::new();
     for mapping in text {
         let count = (mapping.end - mapping.start) / PAGE_BYTES;
-        // Mappings come from the kernel, whose largest is of the size of the file.
+        // Mappings come from the kernel; the largest ones are files, or bounded by the caller.
         let mut entries = vec![0; usize::try_from(count).ok()?.checked_mul(ENTRY_BYTES)?];
         table.read_exact_at(&mut entries, mapping.start / PAGE_BYTES * ENTRY_BYTES as u64).ok()?;
         let (entries, _) = entries.as_chunks::<ENTRY_BYTES>();

@@ -151,7 +151,7 @@ fn limits(
             "`sysctl kernel.perf_event_paranoid=1` as root allows them; in a container, --cap-add=PERFMON",
         ));
     }
-    // The text of libraries that are measured, too, is not known here.
+    // The text size of the libraries is unknown here.
     if let (true, Some((read_ahead, _))) =
         (measurement.cold && request.libraries.is_empty(), programs.last().read_ahead())
         && read_ahead >= measurement.text_bytes

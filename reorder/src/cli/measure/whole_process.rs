@@ -38,8 +38,13 @@ impl WholeProcessArguments {
         let bytes = map_image(program)?;
         let libraries = ElfFile::parse(&bytes).and_then(|file| loaded_libraries(program, &file));
         let libraries = libraries.map_err(|error| error.in_file(program))?;
-        let pairs = libraries.into_iter().filter(|library| !library.name.contains('/'));
-        let libraries = pairs.map(|library| pair(library, directory)).collect();
+        let named = libraries.into_iter().filter(|library| !library.name.contains('/'));
+        let libraries: Vec<LibraryPair> = named.map(|library| pair(library, directory)).collect();
+        if let Some(directory) = directory.filter(|_| libraries.iter().all(|pair| pair.old == pair.new)) {
+            return Err(Error::usage("it has no library that the program loads")
+                .in_file(directory)
+                .with_hint("name the directory that `reorder optimize --libraries -o DIR` wrote"));
+        }
         Ok(MeasureRequest { libraries, whole_process: true, ..request })
     }
 }

@@ -178,6 +178,9 @@ fn data_constant(bytes: &[u8], position: usize, place: u64) -> Option<u64> {
     bytes.get(position..)?.first_chunk::<4>().map(|word| u64::from(u32::from_le_bytes(*word)))
 }
 
+/// The longest instruction has 15 bytes.
+const MAX_INSTRUCTION_BYTES: u64 = 14;
+
 /// The constants of all code of a section, which is decoded anew at each start and end of a function: bytes that fill the
 /// space between functions may look like the first bytes of an instruction.
 fn section_constants<'a>(
@@ -185,14 +188,20 @@ fn section_constants<'a>(
     moves: &'a AddressMoves,
 ) -> impl Iterator<Item = (u64, u64)> + 'a {
     let inside = |address: &u64| (section.address..section.end()).contains(address);
-    let ends = moves.iter().flat_map(|function| [function.old_start.0, function.old_end().0]);
+    let functions = moves.as_slice();
+    let first = functions.partition_point(|function| function.old_end().0 < section.address);
+    let functions = functions.get(first..).unwrap_or_default().iter();
+    let functions = functions.take_while(|function| function.old_start.0 < section.end());
+    let ends = functions.flat_map(|function| [function.old_start.0, function.old_end().0]);
     let mut starts: Vec<u64> = ends.filter(inside).chain([section.address]).collect();
     starts.sort_unstable();
     starts.dedup();
     let ends: Vec<u64> = starts.iter().skip(1).copied().chain([section.end()]).collect();
     starts.into_iter().zip(ends).flat_map(|(start, end)| {
-        let bytes = section.at(start, end - start).unwrap_or_default();
-        code_constants(bytes, start)
+        // An instruction may reach beyond the size that a function has by its tables.
+        let reach = end.saturating_add(MAX_INSTRUCTION_BYTES).min(section.end());
+        let bytes = section.at(start, reach - start).unwrap_or_default();
+        code_constants(bytes, start).take_while(move |&(place, _)| place < end)
     })
 }
 

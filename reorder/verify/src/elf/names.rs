@@ -9,22 +9,28 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use goblin::elf::dynamic::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_STRSZ, DT_STRTAB};
-use goblin::elf::program_header::PT_DYNAMIC;
-use goblin::elf::section_header::{SHT_DYNAMIC, SHT_DYNSYM, SHT_GNU_VERDEF, SHT_GNU_VERNEED, SHT_STRTAB};
+use goblin::elf::dynamic::{
+    DT_GNU_HASH, DT_HASH, DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_STRSZ, DT_STRTAB, DT_SYMTAB,
+    DT_VERDEF, DT_VERNEED, DT_VERSYM,
+};
+use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
+use goblin::elf::section_header::{
+    SHT_DYNAMIC, SHT_DYNSYM, SHT_GNU_HASH, SHT_GNU_VERDEF, SHT_GNU_VERNEED, SHT_GNU_VERSYM, SHT_HASH,
+    SHT_RELA, SHT_STRTAB,
+};
 
-use super::pointers::loaded_pointers;
+use super::pointers::{RELA_SIZE, loaded_pointers};
 use super::symbol_walk::SYMBOL_SIZE;
 use crate::bytes::{u16_at, u32_at, u64_at};
-use crate::elf::view::{ElfView, SectionView};
+use crate::elf::view::{ElfView, PROGRAM_HEADER_SIZE, SECTION_HEADER_SIZE, SectionView};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 
 /// Not in `goblin`.
 const DT_AUXILIARY: u64 = 0x7fff_fffd;
 const DT_FILTER: u64 = 0x7fff_ffff;
-/// `DT_CONFIG`, `DT_DEPAUDIT` and `DT_AUDIT` are strings, too; images with them are not expected to change.
-const OTHER_STRINGS: [u64; 3] = [0x6fff_fefa, 0x6fff_fefb, 0x6fff_fefc];
+/// Each string may be compared about this many times; more references than that to long strings would take hours.
+const MAX_COMPARED_SHARE: usize = 16;
 const DYNAMIC_SIZE: usize = 16;
 
 /// A field that holds the position of a string.
@@ -57,21 +63,25 @@ pub(crate) fn put_back(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<(Vec<u8>,
     let after = after.ok_or_else(|| differs("the table of dynamic strings is elsewhere".to_owned()))?;
     refuse_other_uses(old, index, before)?;
     let references = references(old, index)?;
+    // Bytes of strings that no known reference names are there again, too.
+    if pieces(before.bytes) != pieces(after.bytes) {
+        return Err(differs("the dynamic strings are others than before".to_owned()));
+    }
     let mut whole = new.bytes.to_vec();
+    let mut budget = before.bytes.len().saturating_mul(MAX_COMPARED_SHARE);
     for Reference { field, width } in references {
         let position = |image: &ElfView<'_>| match width {
             4 => u32_at(image.bytes, field).map(u64::from),
             _ => u64_at(image.bytes, field),
         };
-        let string = |table: &SectionView<'_>, position: Option<u64>| {
-            let rest = table.bytes.get(usize::try_from(position?).ok()?..)?;
-            let end = rest.iter().position(|&byte| byte == 0)?;
-            rest.get(..end).map(<[u8]>::to_vec)
-        };
-        let (expected, found) = (string(before, position(old)), string(after, position(new)));
+        let (expected, found) = (string_at(before, position(old)), string_at(after, position(new)));
+        let length = expected.map_or(0, <[u8]>::len);
+        budget = budget
+            .checked_sub(length)
+            .ok_or_else(|| Error::malformed(before.offset, "too many references to long dynamic strings"))?;
         if expected.is_none() || expected != found {
-            let name = |string: Option<Vec<u8>>| match string {
-                Some(string) => String::from_utf8_lossy(&string).into_owned(),
+            let name = |string: Option<&[u8]>| match string {
+                Some(string) => String::from_utf8_lossy(string).into_owned(),
                 None => "no string".to_owned(),
             };
             return Err(Error::verification(format!(
@@ -95,6 +105,19 @@ pub(crate) fn put_back(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<(Vec<u8>,
     Ok((whole, Address(before.address)..Address(before.end())))
 }
 
+/// The string at `position`, without its end.
+fn string_at<'table>(table: &SectionView<'table>, position: Option<u64>) -> Option<&'table [u8]> {
+    let rest = table.bytes.get(usize::try_from(position?).ok()?..)?;
+    rest.get(..rest.iter().position(|&byte| byte == 0)?)
+}
+
+/// The strings of a table, sorted.
+fn pieces(table: &[u8]) -> Vec<&[u8]> {
+    let mut pieces: Vec<&[u8]> = table.split(|&byte| byte == 0).collect();
+    pieces.sort_unstable();
+    pieces
+}
+
 /// The string table of the dynamic symbols: one that the loader uses as well.
 fn table_of<'view, 'data>(image: &'view ElfView<'data>) -> Option<(usize, &'view SectionView<'data>)> {
     let symbols = image.sections.iter().find(|section| section.kind == SHT_DYNSYM)?;
@@ -108,37 +131,138 @@ fn is_same_place(before: &SectionView<'_>, after: &SectionView<'_>) -> bool {
         == (after.offset, after.address, after.bytes.len(), after.kind)
 }
 
-/// Strings may only be referred to in the ways that [`references`] knows.
+/// Strings may only be referred to in the ways that [`references`] knows, through the tables that the loader uses.
 fn refuse_other_uses(image: &ElfView<'_>, index: usize, table: &SectionView<'_>) -> Result<()> {
     const KNOWN: [u32; 4] = [SHT_DYNSYM, SHT_DYNAMIC, SHT_GNU_VERDEF, SHT_GNU_VERNEED];
     let refuse = |what: &str| Err(Error::verification(format!("dynamic strings changed, but {what}")));
-    if usize::from(image.header.e_shstrndx) == index {
+    let names = match image.header.e_shstrndx {
+        0xffff => image.sections.first().map_or(0, |first| first.link as usize),
+        index => usize::from(index),
+    };
+    if names == index {
         return refuse("they are the names of sections, too");
     }
     let links = |section: &&SectionView<'_>| section.link as usize == index && section.kind != 0;
     if image.sections.iter().filter(links).any(|section| !KNOWN.contains(&section.kind)) {
         return refuse("a section of another kind refers to them");
     }
-    let value = |wanted: u64| dynamic(image).find(|&(tag, _, _)| tag == wanted).map(|(_, value, _)| value);
-    if value(DT_STRTAB) != Some(table.address) || value(DT_STRSZ) != Some(table.bytes.len() as u64) {
+    if !dynamic_is_mapped(image) || dynamic(image).any(|(tag, ..)| !is_known_tag(tag)) {
+        return refuse("the loader may use them in an unknown way");
+    }
+    let value = |wanted: u64| {
+        let mut values = dynamic(image).filter(|&(tag, ..)| tag == wanted).map(|(_, value, _)| value);
+        (values.next(), values.next().is_none())
+    };
+    if value(DT_STRTAB) != (Some(table.address), true)
+        || value(DT_STRSZ) != (Some(table.bytes.len() as u64), true)
+    {
         return refuse("the loader uses another table");
     }
-    if dynamic(image).any(|(tag, ..)| OTHER_STRINGS.contains(&tag)) {
-        return refuse("the image has an audit library or a configuration file");
+    // The loader finds the other tables by tags, the check by sections: they must be the same.
+    const TABLES: [(u64, u32); 6] = [
+        (DT_SYMTAB, SHT_DYNSYM),
+        (DT_VERSYM, SHT_GNU_VERSYM),
+        (DT_VERDEF, SHT_GNU_VERDEF),
+        (DT_VERNEED, SHT_GNU_VERNEED),
+        (DT_HASH, SHT_HASH),
+        (DT_GNU_HASH, SHT_GNU_HASH),
+    ];
+    for (tag, kind) in TABLES {
+        let mut sections =
+            image.sections.iter().filter(|section| section.kind == kind && section.is_loaded());
+        let address = sections.next().map(|section| section.address);
+        if sections.next().is_some()
+            || !matches!(value(tag), (found, true) if found == address || found.is_none())
+        {
+            return refuse("the loader uses another table of symbols or versions");
+        }
+    }
+    if last_symbol(image) >= symbols(image) {
+        return refuse("there are more dynamic symbols than their section has");
     }
     let inside = |address: &Address| (table.address..table.end()).contains(&address.0);
     if loaded_pointers(image).iter().any(inside) {
         return refuse("a pointer leads to one");
     }
-    let overlaps = |other: &SectionView<'_>| {
-        let (start, end) = (other.offset, other.offset + other.bytes.len() as u64);
-        !other.bytes.is_empty() && start < table.offset + table.bytes.len() as u64 && end > table.offset
-    };
-    let others = image.sections.iter().enumerate().filter(|(at, _)| *at != index);
-    if others.map(|(_, other)| other).any(overlaps) {
-        return refuse("another section shares their bytes");
+    if shares_bytes(image, index, table) {
+        return refuse("something else shares their bytes");
     }
     Ok(())
+}
+
+/// Tags of which it is known whether their values are strings.
+fn is_known_tag(tag: u64) -> bool {
+    match tag {
+        0..=37 => true,
+        // GNU_HASH, TLSDESC_PLT, TLSDESC_GOT; VERSYM; RELACOUNT to VERNEEDNUM.
+        0x6fff_fef5..=0x6fff_fef7 | 0x6fff_fff0 | 0x6fff_fff9..=0x6fff_ffff => true,
+        // Of processors.
+        0x7000_0000..=0x7000_0005 => true,
+        _ => matches!(tag, DT_AUXILIARY | DT_FILTER),
+    }
+}
+
+/// Whether there is one `.dynamic`, where the loader maps it.
+fn dynamic_is_mapped(image: &ElfView<'_>) -> bool {
+    let mut found = image.segments.iter().filter(|segment| segment.p_type == PT_DYNAMIC);
+    let (Some(segment), None) = (found.next(), found.next()) else { return false };
+    let mapped = image.mapped_offset(segment.p_vaddr, segment.p_filesz);
+    mapped.is_some_and(|offset| offset.0 == segment.p_offset)
+}
+
+/// Number of dynamic symbols by the size of their section.
+fn symbols(image: &ElfView<'_>) -> usize {
+    let section = image.sections.iter().find(|section| section.kind == SHT_DYNSYM);
+    section.map_or(0, |section| section.bytes.len() / SYMBOL_SIZE)
+}
+
+/// The last dynamic symbol that versions, hash tables or relocations know.
+fn last_symbol(image: &ElfView<'_>) -> usize {
+    let of_section = |section: &SectionView<'_>| match section.kind {
+        SHT_GNU_VERSYM => (section.bytes.len() / 2).saturating_sub(1),
+        SHT_HASH => u32_at(section.bytes, 4).map_or(0, |count| (count as usize).saturating_sub(1)),
+        SHT_GNU_HASH => last_of_hash(section.bytes).unwrap_or(usize::MAX),
+        SHT_RELA if section.is_loaded() => {
+            let entries = section.bytes.chunks_exact(RELA_SIZE);
+            entries.filter_map(|entry| Some((u64_at(entry, 8)? >> 32) as usize)).max().unwrap_or(0)
+        }
+        _ => 0,
+    };
+    image.sections.iter().map(of_section).max().unwrap_or(0)
+}
+
+/// The last symbol in a GNU hash table: buckets name first symbols of chains, whose ends have an odd hash.
+fn last_of_hash(bytes: &[u8]) -> Option<usize> {
+    let word = |at: usize| u32_at(bytes, at).map(|word| word as usize);
+    let (buckets, first, blooms) = (word(0)?, word(4)?, word(8)?);
+    let start = blooms.checked_mul(8)?.checked_add(16)?;
+    let chains = buckets.checked_mul(4)?.checked_add(start)?;
+    let last =
+        bytes.get(start..chains)?.chunks_exact(4).filter_map(|bucket| u32_at(bucket, 0)).max()? as usize;
+    if last < first {
+        // All buckets are empty.
+        return Some(0);
+    }
+    let rest = bytes.get(chains.checked_add((last - first).checked_mul(4)?)?..)?;
+    let length = rest.chunks_exact(4).position(|hash| hash[0] & 1 == 1)?;
+    last.checked_add(length)
+}
+
+/// Whether a section, a segment or a table of headers has bytes of `table`, section `index`.
+fn shares_bytes(image: &ElfView<'_>, index: usize, table: &SectionView<'_>) -> bool {
+    let overlaps = |offset: u64, size: u64| {
+        size > 0
+            && offset < table.offset + table.bytes.len() as u64
+            && offset.saturating_add(size) > table.offset
+    };
+    let others = image.sections.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, other)| other);
+    let segments = image.segments.iter().filter(|segment| segment.p_type != PT_LOAD);
+    others.map(|other| (other.offset, other.bytes.len() as u64)).any(|(offset, size)| overlaps(offset, size))
+        || segments
+            .map(|segment| (segment.p_offset, segment.p_filesz))
+            .any(|(offset, size)| overlaps(offset, size))
+        || overlaps(image.header.e_phoff, u64::from(image.header.e_phnum) * PROGRAM_HEADER_SIZE)
+        || overlaps(image.header.e_shoff, image.sections.len() as u64 * SECTION_HEADER_SIZE)
 }
 
 /// The entries of `.dynamic` as (tag, value, file position of the value).

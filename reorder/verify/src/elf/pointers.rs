@@ -318,10 +318,11 @@ pub(crate) fn loaded_pointers(image: &ElfView<'_>) -> Vec<Address> {
         Some(value.plus(addend))
     });
     let packed = of_kind(SHT_RELR).flat_map(|section| relative_places(section.bytes));
-    let stored = packed.filter_map(|place| {
-        let offset = image.mapped_offset(place, WORD)?;
-        u64_at(image.bytes, usize::try_from(offset.0).ok()?).map(Address)
-    });
+    // A bitmap of a few bytes names many places; only those in the file count, each once.
+    let places: BTreeSet<FileOffset> = packed.filter_map(|place| image.mapped_offset(place, WORD)).collect();
+    let stored = places
+        .into_iter()
+        .filter_map(|offset| u64_at(image.bytes, usize::try_from(offset.0).ok()?).map(Address));
     added.chain(stored).collect()
 }
 

@@ -30,7 +30,7 @@ fn context() -> Ctx {
 /// Size of one section header in a 64-bit image.
 pub(crate) const SECTION_HEADER_SIZE: u64 = 64;
 /// Size of one program header in a 64-bit image.
-const PROGRAM_HEADER_SIZE: u64 = 56;
+pub(crate) const PROGRAM_HEADER_SIZE: u64 = 56;
 
 /// One section, with its bytes.
 #[derive(Clone, Copy, Debug)]

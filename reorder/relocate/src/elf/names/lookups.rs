@@ -1,10 +1,13 @@
 //! Names that the loader looks up for the relocations of an image.
 
+use std::collections::{BTreeSet, HashSet};
+
 use object::elf::{
     DF_1_NOW, DF_BIND_NOW, DT_BIND_NOW, DT_FLAGS, DT_FLAGS_1, DT_JMPREL, R_AARCH64_JUMP_SLOT,
     R_X86_64_JUMP_SLOT, SHT_DYNSYM, SHT_RELA,
 };
 
+use super::references::SYMBOL_BYTES;
 use super::{string_at, strings_of};
 use reorder_base::error::{Error, Result};
 use reorder_base::little_endian::{u32_at, u64_at};
@@ -13,29 +16,29 @@ use reorder_image::elf::dynamic::dynamic_entries;
 use reorder_image::elf::file::ElfFile;
 
 const RELOCATION_BYTES: usize = 24;
-const SYMBOL_BYTES: usize = 24;
 
 /// The position of a name that is looked up, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
-    /// When the image is loaded.
-    Loading(usize),
+    /// When the image is relocated.
+    Relocating(usize),
     /// When the function is called for the first time.
     Calling(usize),
 }
 
-/// All names that the loader looks up for relocations of `image` when it is loaded.
+/// All names that the loader looks up for relocations of `image`, each once.
 ///
 /// # Errors
 /// Broken tables.
-pub fn looked_up_names(image: &[u8]) -> Result<Vec<Vec<u8>>> {
+pub fn looked_up_names(image: &[u8]) -> Result<HashSet<Vec<u8>>> {
     let file = ElfFile::parse(image)?;
-    let Some((_, strings)) = strings_of(&file) else { return Ok(Vec::new()) };
+    let Some((_, strings)) = strings_of(&file) else { return Ok(HashSet::new()) };
     let table = file.section_bytes(strings);
-    let name = |lookup| match lookup {
-        Lookup::Loading(position) | Lookup::Calling(position) => string_at(table, position).to_vec(),
-    };
-    Ok(lookups(&file)?.into_iter().map(name).collect())
+    let positions = lookups(&file)?.into_iter().map(|lookup| match lookup {
+        Lookup::Relocating(position) | Lookup::Calling(position) => position,
+    });
+    let positions: BTreeSet<usize> = positions.collect();
+    positions.into_iter().map(|position| Ok(string_at(table, position)?.to_vec())).collect()
 }
 
 /// The names of the symbols of all relocations, in their order.
@@ -72,7 +75,7 @@ pub(super) fn lookups(file: &ElfFile<'_>) -> Result<Vec<Lookup>> {
         };
         let name = name.ok_or_else(broken)? as usize;
         let is_lazy = kind == jump_slot && has_lazy_table && !is_bound_now;
-        lookups.push(if is_lazy { Lookup::Calling(name) } else { Lookup::Loading(name) });
+        lookups.push(if is_lazy { Lookup::Calling(name) } else { Lookup::Relocating(name) });
     }
     Ok(lookups)
 }

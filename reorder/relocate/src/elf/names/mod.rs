@@ -5,13 +5,14 @@
 //! names that are looked up ─┴─> rank of each string ─> strings in order of rank ─> references rewritten
 //! ```
 //!
-//! Strings keep their bytes, and strings that end in each other stay together, so the table keeps its size. Images in which
+//! Strings keep their bytes, and strings that share an ending stay together, so the table keeps its size. Images in which
 //! something else may refer to a string are left as they are.
 
 mod lookups;
 mod references;
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 use object::elf::SHT_DYNSYM;
 
@@ -48,10 +49,9 @@ pub fn place_names(image: &[u8], elsewhere: &HashSet<Vec<u8>>) -> Result<Option<
     let Some((index, strings)) = strings_of(&file) else { return Ok(None) };
     let table = file.section_bytes(strings);
     let Some(references) = references(&file, index, strings)? else { return Ok(None) };
-    let ranks = ranks(&file, table, &references, elsewhere)?;
-
-    // The first byte is the empty string, which has no name of its own.
     let pieces = pieces(table);
+    let ranks = ranks(&file, (table, &pieces), &references, elsewhere)?;
+    // The first byte is the empty string, which has no name of its own.
     let mut order: Vec<usize> = (1..pieces.len()).collect();
     order.sort_by_key(|&piece| ranks.get(&pieces[piece].start).copied().unwrap_or(Rank::Rest));
     if order.is_sorted() {
@@ -100,7 +100,7 @@ fn strings_of<'file, 'data>(file: &'file ElfFile<'data>) -> Option<(SectionIndex
 }
 
 /// The strings with their ends, in order: what no reference can divide.
-fn pieces(table: &[u8]) -> Vec<std::ops::Range<usize>> {
+fn pieces(table: &[u8]) -> Vec<Range<usize>> {
     let ends = table.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at + 1);
     let mut start = 0;
     ends.map(|end| std::mem::replace(&mut start, end)..end).collect()
@@ -109,50 +109,57 @@ fn pieces(table: &[u8]) -> Vec<std::ops::Range<usize>> {
 /// The lowest rank of any string in each piece, by the start of the piece.
 fn ranks(
     file: &ElfFile<'_>,
-    table: &[u8],
+    (table, pieces): (&[u8], &[Range<usize>]),
     references: &[Reference],
     elsewhere: &HashSet<Vec<u8>>,
 ) -> Result<BTreeMap<usize, Rank>> {
     let mut ranks: BTreeMap<usize, Rank> = BTreeMap::new();
-    let starts: Vec<usize> = pieces(table).into_iter().map(|piece| piece.start).collect();
     let mut rank = |position: usize, rank: Rank| {
-        let Some(&start) = starts.get(starts.partition_point(|&start| start <= position).wrapping_sub(1))
-        else {
-            return;
-        };
-        let known = ranks.entry(start).or_insert(rank);
+        let Some(piece) = pieces.get(pieces.partition_point(|piece| piece.end <= position)) else { return };
+        let known = ranks.entry(piece.start).or_insert(rank);
         *known = rank.min(*known);
     };
     for (number, lookup) in lookups::lookups(file)?.into_iter().enumerate() {
         match lookup {
-            Lookup::Loading(position) => rank(position, Rank::Relocating(number)),
+            Lookup::Relocating(position) => rank(position, Rank::Relocating(number)),
             Lookup::Calling(position) => rank(position, Rank::Calling),
         }
     }
     for reference in references {
         if !reference.is_symbol {
             rank(reference.position, Rank::Loading);
-        } else if reference.is_defined && elsewhere.contains(string_at(table, reference.position)) {
+        } else if reference.is_defined && elsewhere.contains(string_at(table, reference.position)?) {
             rank(reference.position, Rank::Binding);
         }
     }
     Ok(ranks)
 }
 
+/// No compiler writes longer names; references into one that is longer would make the work quadratic.
+const MAX_NAME: usize = 1 << 16;
+
 /// The string at `position`, without its end.
-fn string_at(table: &[u8], position: usize) -> &[u8] {
+fn string_at(table: &[u8], position: usize) -> Result<&[u8]> {
     let rest = table.get(position..).unwrap_or_default();
-    let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
-    &rest[..end]
+    let rest = &rest[..rest.len().min(MAX_NAME)];
+    match rest.iter().position(|&byte| byte == 0) {
+        Some(end) => Ok(&rest[..end]),
+        None => {
+            Err(Error::malformed(position as u64, format!("a dynamic string has more than {MAX_NAME} bytes")))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
     use super::*;
 
     #[test]
     fn pieces_end_with_their_strings() {
         assert_eq!(pieces(b"\0one\0two\0"), [0..1, 1..5, 5..9]);
-        assert_eq!(string_at(b"\0one\0two\0", 6), b"wo");
+        assert_eq!(string_at(b"\0one\0two\0", 6).unwrap(), b"wo");
+        assert!(string_at(b"\0one", 1).is_err());
     }
 }

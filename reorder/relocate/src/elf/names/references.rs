@@ -12,7 +12,7 @@ use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::section::{Section, SectionIndex};
 
 /// Bytes of a symbol, and where it names its section.
-const SYMBOL_BYTES: usize = 24;
+pub(super) const SYMBOL_BYTES: usize = 24;
 const SYMBOL_SECTION: usize = 6;
 
 /// A field with the position of a string.
@@ -42,8 +42,9 @@ pub(super) fn references(
     let dynamic = dynamic_entries(file)?;
     let value = |tag: i64| dynamic.iter().find(|entry| entry.tag == tag).map(|entry| entry.value);
     let is_loaders = value(DT_STRTAB.0) == Some(strings.address.0) && value(DT_STRSZ.0) == Some(strings.size);
+    let is_for_sections = names_of_sections(file) == Some(index.0);
     let is_audited = [DT_CONFIG, DT_DEPAUDIT, DT_AUDIT].iter().any(|tag| value(tag.0).is_some());
-    if !is_loaders || is_audited {
+    if !is_loaders || is_for_sections || is_audited {
         return Ok(None);
     }
     let mut found = Vec::new();
@@ -70,6 +71,16 @@ pub(super) fn references(
     match found.iter().find(|reference| reference.position as u64 >= strings.size) {
         Some(wrong) => Err(Error::malformed(wrong.field as u64, "a position outside of the dynamic strings")),
         None => Ok(Some(found)),
+    }
+}
+
+/// The section with the names of sections: `e_shstrndx`, or `sh_link` of the first section where that has no room for it.
+fn names_of_sections(file: &ElfFile<'_>) -> Option<u32> {
+    const FIELD: usize = 62;
+    const ELSEWHERE: u16 = 0xffff;
+    match u16_at(file.bytes, FIELD)? {
+        ELSEWHERE => file.sections.first().map(|first| first.link),
+        index => Some(u32::from(index)),
     }
 }
 

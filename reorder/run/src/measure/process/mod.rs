@@ -54,7 +54,7 @@ pub enum FaultSource {
     Events,
     /// By the kernel's events, without those that happen while the kernel works for the process.
     UserEvents,
-    /// Not: these are the pages in the page table at the end, with the neighbours that faults brought in.
+    /// Unknown; instead, the pages in the page table at the end, including neighbours that faults brought in.
     PageTable,
 }
 

@@ -15,6 +15,7 @@ use super::FaultKind;
 use reorder_base::numbers::hexadecimal;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::section::Section;
+use reorder_system::mapped::map_image;
 
 /// A range of addresses with one meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +100,8 @@ impl Files {
 
 /// The loaded sections of the ELF file at `path`; `None` for any other file.
 fn parts_of(path: &Path) -> Option<Parts> {
-    let bytes = fs::read(path).ok()?;
+    // Devices, which never end, are refused; of a large file that is no image only the first bytes are read.
+    let bytes = map_image(path).ok()?;
     let file = ElfFile::parse(&bytes).ok()?;
     let loaded = file.sections.iter().filter(|section| section.is_loaded());
     let ranges = loaded.map(|section| {

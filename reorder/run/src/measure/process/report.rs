@@ -45,12 +45,11 @@ impl ProcessFaults {
         let note = match self.source {
             FaultSource::Events => "",
             FaultSource::UserEvents => {
-                "note: faults that happen while the kernel works for the process are not among them; \
-                 `sysctl kernel.perf_event_paranoid=1` as root shows them\n"
+                "note: faults inside system calls are not counted; `sysctl kernel.perf_event_paranoid=1` as root shows them\n"
             }
             FaultSource::PageTable => {
-                "note: the system forbids fault events, so these are the pages in the page table at the end, \
-                 neighbours that faults brought in included\n"
+                "note: the system forbids fault events; these are the pages in the page table at the end, including \
+                 neighbours that faults brought in\n"
             }
         };
         format!("{}{note}", kinds.render(width))

@@ -1,9 +1,9 @@
 //! Jumps to the sum of a stored distance and an address that the function's own code does not show.
 //!
 //! The address was loaded from memory, so it may be that of any function whose address code or a pointer holds. Nothing says
-//! which of the words beside the jump are distances either. What shows is two neighbouring words that lead from one such
-//! function to the starts of functions: one word does so by chance. Such words do not change, so they are right only if all
-//! three functions moved by the same distance.
+//! which words of data are distances either. Two neighbouring words that both lead from such a function to starts of functions
+//! count as distances; one alone may be chance. Such words do not change, so they are right only if all three functions moved by
+//! the same distance.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use reorder_base::address::Address;
 
 /// Words on either side of an address that code names. Hand-written dispatch has fewer.
 const MAX_WORDS: u64 = 64;
-/// Sums that are tried for one function. More would take minutes, so they are a difference.
+/// Sums that are tried for all functions together. More would take minutes, so they are a difference.
 const MAX_SUMS: usize = 1 << 28;
 
 /// A word that did not change, as a distance.
@@ -47,7 +47,9 @@ impl Tables<'_> {
             return Vec::new();
         }
         let held: Vec<&Move> = held.iter().filter_map(|&address| self.function_at(address)).collect();
-        unknown.par_iter().filter_map(|(owner, shape)| self.stale_sum(*owner, shape, &held, known)).collect()
+        let budget = MAX_SUMS / unknown.len();
+        let stale = |(owner, shape): &(u32, &Shape)| self.stale_sum((*owner, shape), &held, known, budget);
+        unknown.par_iter().filter_map(stale).collect()
     }
 
     /// The function that starts at `address`.
@@ -57,10 +59,10 @@ impl Tables<'_> {
 
     fn stale_sum(
         &self,
-        owner: u32,
-        shape: &Shape,
+        (owner, shape): (u32, &Shape),
         held: &[&Move],
         known: &[Range<Address>],
+        mut budget: usize,
     ) -> Option<Difference> {
         let (lowest, highest) = (held.first()?.old_start, held.last()?.old_start);
         let (text, end) = (self.pair.moves.as_slice().first()?, self.pair.moves.as_slice().last()?);
@@ -71,7 +73,6 @@ impl Tables<'_> {
             let (least, most) = (text.wrapping_sub(highest.0), end.wrapping_sub(lowest.0));
             bytes != 0 && (least.cast_signed()..most.cast_signed()).contains(&bytes)
         };
-        let mut budget = MAX_SUMS;
         for table in self.named_by(owner, shape) {
             for (width, is_forward) in [(4, true), (4, false), (8, true), (8, false)] {
                 let words = self.distances(table, width, is_forward, known);
