@@ -304,6 +304,15 @@ pub(crate) fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) ->
     found
 }
 
+/// Addresses from the start to the end of `range` that instructions in it form: these are no fields, because they move with it.
+pub(crate) fn own_addresses(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<Address> {
+    let decoder = Decoder::with_ip(64, code.bytes(range.clone()), range.start.0, DecoderOptions::NONE);
+    let formed = decoder.into_iter().filter(|instruction| instruction.mnemonic() == Mnemonic::Lea);
+    let formed = formed.filter(Instruction::is_ip_rel_memory_operand);
+    let targets = formed.map(|instruction| Address(instruction.ip_rel_memory_address()));
+    targets.filter(|target| (range.start..=range.end).contains(target)).collect()
+}
+
 /// Immediate numbers of four or more bytes of the instructions in `range`, sign-extended.
 pub(crate) fn wide_operands(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<u64> {
     let mut decoder = Decoder::with_ip(64, code.bytes(range.clone()), range.start.0, DecoderOptions::NONE);

@@ -2,8 +2,8 @@
 //!
 //! Before each call through a register, the instructions are scanned backwards, up to another call or jump, for the constant
 //! that was last added to that register. Where the constant leads from an address in the data to the start of a function, that function and the code at
-//! the address must have moved by the same distance; otherwise the call now goes elsewhere. Neither addresses that code
-//! computes nor constants that a register keeps across a call are checked.
+//! the address must have moved by the same distance; otherwise the call now goes elsewhere. On x86-64 the same holds for
+//! addresses that code forms. Constants that a register keeps across a call are not checked.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +27,8 @@ const MAX_MARK: u64 = 1 << 12;
 /// Pairs of an address and a constant that are tried.
 const MAX_TRIES: usize = 1 << 28;
 
-/// Checks every address in the data with every constant.
-pub(crate) fn check_marked_pointers(pair: ImagePair<'_>, findings: &mut Findings) {
+/// Checks every address in the data, and every address of code that code forms, with every constant.
+pub(crate) fn check_marked_pointers(pair: ImagePair<'_>, formed: &[Address], findings: &mut Findings) {
     let marks: BTreeSet<u64> = pair
         .moves
         .as_slice()
@@ -43,11 +43,15 @@ pub(crate) fn check_marked_pointers(pair: ImagePair<'_>, findings: &mut Findings
         return;
     }
     let held = held_addresses(pair.old);
-    if held.len().saturating_mul(marks.len()) > MAX_TRIES {
-        let found = format!("{} addresses and {} constants", held.len(), marks.len());
+    let addresses = held.len() + formed.len();
+    if addresses.saturating_mul(marks.len()) > MAX_TRIES {
+        let found = format!("{addresses} addresses and {} constants", marks.len());
         let what = "pointers that are called with something added";
         findings.differs(Difference::new(Check::Functions, None, what, "fewer to try", found));
         return;
+    }
+    for (&held, &mark) in formed.iter().flat_map(|held| marks.iter().map(move |mark| (held, mark))) {
+        check_sum(pair, held, mark, &[pair.mapped(held)], findings);
     }
     let held_now: BTreeSet<NewAddress> = held_addresses(pair.new).into_iter().map(NewAddress).collect();
     for held in held.into_iter().map(Address) {
@@ -58,22 +62,31 @@ pub(crate) fn check_marked_pointers(pair: ImagePair<'_>, findings: &mut Findings
         if readings.is_empty() {
             readings.push(pair.mapped(held));
         }
-        for mark in &marks {
-            let target = held.plus(*mark);
-            let Some(function) = pair.moves.containing(target) else { continue };
-            let follows = |reading: &NewAddress| reading.plus(*mark) == function.new_start;
-            if function.old_start != target || readings.iter().all(follows) {
-                continue;
-            }
-            findings.differs(Difference::new(
-                Check::Functions,
-                None,
-                format!("{function}, which is called as {held} with {:+} added", mark.cast_signed()),
-                pair.mapped(held).plus(*mark).to_string(),
-                function.new_start.to_string(),
-            ));
-        }
+        marks.iter().for_each(|&mark| check_sum(pair, held, mark, &readings, findings));
     }
+}
+
+/// Checks that `held` with `mark` added, if that is the start of a function, still is in one of the `readings` of `held`.
+fn check_sum(
+    pair: ImagePair<'_>,
+    held: Address,
+    mark: u64,
+    readings: &[NewAddress],
+    findings: &mut Findings,
+) {
+    let target = held.plus(mark);
+    let Some(function) = pair.moves.containing(target) else { return };
+    let follows = |reading: &NewAddress| reading.plus(mark) == function.new_start;
+    if function.old_start != target || readings.iter().all(follows) {
+        return;
+    }
+    findings.differs(Difference::new(
+        Check::Functions,
+        None,
+        format!("{function}, which is called as {held} with {:+} added", mark.cast_signed()),
+        pair.mapped(held).plus(mark).to_string(),
+        function.new_start.to_string(),
+    ));
 }
 
 /// Addresses in code that the loader stores; in an image at a fixed address, also words of data that may be such addresses.

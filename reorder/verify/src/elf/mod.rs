@@ -229,7 +229,7 @@ fn check_code(
         ledger.findings.differs(difference);
     }
     summed_distances::check_summed(pair, &outcome.summed, ledger.findings);
-    marked_pointers::check_marked_pointers(pair, ledger.findings);
+    marked_pointers::check_marked_pointers(pair, &outcome.formed, ledger.findings);
     first_bytes::check_first_bytes(pair, ledger.findings);
     let gap_references = gaps::check_gaps(pair, ledger.findings);
     outcome.references.extend(gap_references);

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeSet;
 
+use rayon::prelude::*;
+
 use super::absolute_addresses::possible_targets;
 use super::blocks::{GapContent, Partition};
 use super::computed_addresses::CodeView;
 use super::pointers::CodePointer;
 use super::references::Finding;
 use crate::decode::sums::CallOffset;
-use crate::decode::x86_64::{DecodedBlock, FieldKind};
+use crate::decode::x86_64::{DecodedBlock, FieldKind, own_addresses};
 use crate::decoded_atom::beyond_sums;
 use crate::elf::code::{CodeSpace, Region};
 use crate::pins::{Pin, PinReason};
@@ -48,7 +50,14 @@ pub(super) fn check_call_offsets(
     let formed = decoded.iter().flat_map(|block| &block.fields);
     let formed = formed.filter(|field| field.kind == FieldKind::AddressOf);
     let formed = formed.map(|field| (field.target(code), code.address(field.place), true));
-    keep_distances(code, partition, &offsets, stored.chain(numbers).chain(formed))
+    let own: Vec<Held> = partition
+        .blocks
+        .par_iter()
+        .flat_map_iter(|block| {
+            own_addresses(code, block.code()).into_iter().map(|target| (target, block.start, true))
+        })
+        .collect();
+    keep_distances(code, partition, &offsets, stored.chain(numbers).chain(formed).chain(own))
 }
 
 /// Pins what each offset leads to from each address, with what the address leads to.

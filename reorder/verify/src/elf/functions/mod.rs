@@ -53,7 +53,7 @@ pub(super) struct CodeOutcome {
     pub(super) distances: Vec<ComputedSum>,
     /// x86-64: indices of functions with computed jumps or calls that may use a table.
     pub(super) dispatching: Vec<u32>,
-    /// x86-64: functions whose addresses code forms.
+    /// x86-64: addresses of code that code forms.
     pub(super) formed: Vec<Address>,
     /// x86-64: jumps into the middle of other functions.
     pub(super) entries: Vec<Entry>,
@@ -110,6 +110,8 @@ pub(super) fn compare_functions(images: ImagePair<'_>) -> CodeOutcome {
     }
     all.references.par_sort_unstable();
     all.references.dedup();
+    all.formed.par_sort_unstable();
+    all.formed.dedup();
     all.summed.sort_unstable();
     all.summed.dedup();
     all

@@ -87,7 +87,7 @@ impl FunctionPair<'_> {
                     if instruction.mnemonic() == Mnemonic::Lea && Images::is_text(&self.images, field.target)
                     {
                         signs.forms_code = true;
-                        outcome.formed.extend(self.function_at(Address(field.target)));
+                        outcome.formed.push(Address(field.target));
                     }
                 }
                 Addressing::Unsupported => {

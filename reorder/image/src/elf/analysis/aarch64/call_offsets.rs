@@ -45,6 +45,10 @@ pub(super) fn check_call_offsets(
         let formed = references.of_atom(index, block.first_function);
         let formed = formed.filter(|reference| reference.form != CodeForm::Branch26);
         addresses.extend(formed.map(|reference| (reference.target, block.first_function, true)));
+        // A function that forms its own address has no reference that leaves it.
+        if !of_block(block).is_empty() {
+            addresses.push((block.first_function, block.first_function, true));
+        }
     }
     if code.is_fixed_address {
         let constants = literals(code, partition);
