@@ -180,6 +180,8 @@ fn mark_of(before: &[Instruction], register: Register) -> Option<u64> {
             Mnemonic::Mov if instruction.op1_kind() == OpKind::Register => {
                 register = instruction.op1_register().full_register();
             }
+            // An address that the code forms.
+            Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => return Some(mark),
             Mnemonic::Mov => return Some(mark),
             _ => return None,
         }
