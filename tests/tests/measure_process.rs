@@ -51,7 +51,7 @@ fn measured(directory: &Path, command: &mut Command) -> Value {
     report["measurements"][0].clone()
 }
 
-/// All faults of the rows of a table; `None` if one is missing.
+/// All faults of the rows of a table.
 fn sum(rows: &Value) -> f64 {
     rows.as_array().unwrap().iter().map(|row| row["old"]["all"].as_f64().unwrap()).sum()
 }

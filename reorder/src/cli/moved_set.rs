@@ -160,7 +160,7 @@ impl<'run> MovedSet<'run> {
     }
 
     /// Places the names that the loader reads next to each other, in all images that moved and in large libraries that stayed
-    /// only because no run executes them. Each result is proven; an image whose result is not stays as it is, with a warning.
+    /// only because no run executes them. Each result is proven; an image whose result is not proven keeps its names and is told.
     ///
     /// # Errors
     /// Libraries that cannot be read any more.
@@ -183,6 +183,7 @@ impl<'run> MovedSet<'run> {
                     let warning =
                         format!("the names in {} stay where they are: {error}", image.path.display());
                     image.applied.warnings.push(warning);
+                    self.rejected.push(LeftImage::new(image.path.display().to_string(), &error));
                 }
             }
         }

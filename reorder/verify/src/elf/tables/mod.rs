@@ -82,7 +82,11 @@ pub(super) fn check_tables(pair: ImagePair<'_>, code: &CodeOutcome, ledger: &mut
         let start = usize::try_from(pair.old.offset_of(range.start.0)?.0).ok()?;
         Some(start..start.checked_add(usize::try_from(range.end.distance_from(range.start)).ok()?)?)
     };
-    let mut ranges: Vec<Range<usize>> = outcome.followed.iter().filter_map(in_file).collect();
+    Explained { ranges: disjoint(outcome.followed.iter().filter_map(in_file).collect()) }
+}
+
+/// The same places as ranges that are ascending and do not touch each other.
+fn disjoint<T: Copy + Ord>(mut ranges: Vec<Range<T>>) -> Vec<Range<T>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges.dedup_by(|next, last| {
         let touches = next.start <= last.end;
@@ -91,7 +95,7 @@ pub(super) fn check_tables(pair: ImagePair<'_>, code: &CodeOutcome, ledger: &mut
         }
         touches
     });
-    Explained { ranges }
+    ranges
 }
 
 #[cfg(test)]

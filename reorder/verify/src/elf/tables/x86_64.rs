@@ -10,12 +10,12 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::TableOutcome;
 use super::evidence::Evidence;
 use super::extent::{End, Table};
 use super::open::Others;
 use super::shapes::{Shape, merged};
 use super::words::{TableWord, may_be_entered};
+use super::{TableOutcome, disjoint};
 use crate::elf::dispatch::{Endings, Entry, KeptRegisters, Region, Thunks};
 use crate::elf::functions::CodeOutcome;
 use crate::elf::pair::ImagePair;
@@ -113,16 +113,7 @@ fn known_words(tables: &[Table], outcome: &TableOutcome) -> Vec<Range<Address>> 
         }
         _ => None,
     });
-    let mut known: Vec<Range<Address>> = outcome.followed.iter().cloned().chain(proven).collect();
-    known.sort_unstable_by_key(|range| range.start);
-    known.dedup_by(|next, last| {
-        let touches = next.start <= last.end;
-        if touches {
-            last.end = last.end.max(next.end);
-        }
-        touches
-    });
-    known
+    disjoint(outcome.followed.iter().cloned().chain(proven).collect())
 }
 
 /// The input of all checks of tables.
