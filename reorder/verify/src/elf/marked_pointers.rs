@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use goblin::elf::header::ET_EXEC;
-use goblin::elf::section_header::SHT_RELA;
+use goblin::elf::section_header::{SHT_DYNAMIC, SHT_DYNSYM, SHT_RELA};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use rayon::prelude::*;
 
@@ -98,7 +98,10 @@ fn held_addresses(image: &ElfView<'_>) -> BTreeSet<u64> {
     let word = |place: u64| image.section_at(place).and_then(|section| u64_at(section.at(place, 8)?, 0));
     held.extend(written_places(image).into_iter().filter_map(word));
     if image.header.e_type == ET_EXEC {
+        // The loader alone reads these two, and calls what they name as it is.
+        let is_of_loader = |kind: u32| matches!(kind, SHT_DYNAMIC | SHT_DYNSYM);
         let data = image.sections.iter().filter(|section| section.is_loaded() && !section.is_code());
+        let data = data.filter(|section| !is_of_loader(section.kind));
         let words = data.flat_map(|section| {
             let skipped = (section.address.wrapping_neg() % 8) as usize;
             section.bytes.get(skipped..).unwrap_or_default().chunks_exact(8)

@@ -4,9 +4,9 @@
 //! with the writer of the entries. Source: DWARF 5, section 6.4; DWARF for the Arm 64-bit Architecture.
 
 use gimli::{
-    BaseAddresses, CallFrameInstruction, CfaRule, CommonInformationEntry, EhFrame, EndianSlice, Expression,
-    FrameDescriptionEntry, LittleEndian, Operation, Register, RegisterRule, UnwindContext, UnwindExpression,
-    UnwindSection, UnwindTable, UnwindTableRow, Vendor,
+    AArch64, BaseAddresses, CallFrameInstruction, CfaRule, CommonInformationEntry, EhFrame, EndianSlice,
+    Expression, FrameDescriptionEntry, LittleEndian, Operation, Register, RegisterRule, UnwindContext,
+    UnwindExpression, UnwindSection, UnwindTable, UnwindTableRow, Vendor,
 };
 
 use crate::elf::view::SectionView;
@@ -162,6 +162,9 @@ fn read_row<'data>(
     };
     let mut registers = Vec::new();
     for (register, rule) in row.registers() {
+        if is_unsigned_again(processor, *register, rule) {
+            continue;
+        }
         let rule = match rule {
             RegisterRule::Expression(expression) => Rule::Stored(operations(expression)?),
             RegisterRule::ValExpression(expression) => Rule::Value(operations(expression)?),
@@ -175,6 +178,13 @@ fn read_row<'data>(
         |rule: &Rule<'_>| matches!(rule, Rule::Plain(RegisterRule::Register(from)) if *from == counter);
     is_placed |= registers.iter().any(|(_, rule)| copies_counter(rule));
     Ok(Row { frame, registers, arguments: row.saved_args_size(), is_placed })
+}
+
+/// Whether the rule says that return addresses are no longer signed. That is what holds without a rule, too.
+fn is_unsigned_again(processor: Processor, register: Register, rule: &RegisterRule<usize>) -> bool {
+    processor == Processor::Aarch64
+        && register == AArch64::RA_SIGN_STATE
+        && matches!(rule, RegisterRule::Constant(0))
 }
 
 /// The DWARF number of the program counter.
