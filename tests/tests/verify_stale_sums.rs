@@ -14,7 +14,7 @@ use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Arrangement;
 use reorder_relocate::apply::elf::apply;
-use reorder_verify::{VerifyOptions, verify};
+use reorder_verify::{VerifyOptions, VerifyReport, verify};
 
 /// The distances of the fixture: two functions that follow each other at 16 bytes, and the end of the table.
 const DISTANCES: [u8; 12] = [16, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0];
@@ -23,31 +23,66 @@ const DISTANCES: [u8; 12] = [16, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0];
 /// back into both files: the output is now one of a writer that knows nothing of such jumps.
 #[test]
 fn distances_from_loaded_addresses_must_not_go_stale() {
+    let whole = built("gcc", "loaded_bases");
+    let report = report_of_unaware(&whole, &DISTANCES, &[0; DISTANCES.len()], 2);
+    let is_stale = |place: &str| place.contains("which a jump may add to");
+    assert!(report.differences.iter().any(|difference| is_stale(&difference.place)), "{report:#?}");
+}
+
+/// The same for code that takes 16 bytes off its own address and calls the sum: the instruction that does so is put back.
+#[test]
+fn own_addresses_less_a_constant_must_not_go_stale() {
+    const ADD: [u8; 4] = [0x48, 0x83, 0xc0, 0xf0];
+    const LONG_NOP: [u8; 4] = [0x0f, 0x1f, 0x40, 0x77];
+    const SUB: u32 = 0xd100_4108;
+    /// `mov x9, x17`, which nothing else here contains.
+    const MOV: u32 = 0xaa11_03e9;
+    let host = report_of_unaware(&built("gcc", CASE), &ADD, &LONG_NOP, 1);
+    let arm_image = built("aarch64-linux-gnu-gcc", CASE);
+    let arm = report_of_unaware(&arm_image, &SUB.to_le_bytes(), &MOV.to_le_bytes(), 1);
+    for report in [host, arm] {
+        let is_stale = |place: &str| place.contains("with -16 added");
+        assert!(report.differences.iter().any(|difference| is_stale(&difference.place)), "{report:#?}");
+    }
+}
+
+/// The fixture whose code takes a constant off its own address.
+const CASE: &str = "own_address_less_a_constant";
+
+/// The program of a fixture.
+fn built(compiler: &str, fixture: &str) -> Vec<u8> {
     let scratch = tempfile::tempdir().unwrap();
     let image = scratch.path().join("image");
-    let mut command = Command::new("gcc");
-    command.args(["-O1", "-fPIE", "-pie", "loaded_bases/main.c", "ballast.c", "-o"]).arg(&image);
+    let mut command = Command::new(compiler);
+    command.args(["-O1", "-fPIE", "-pie", &format!("{fixture}/main.c"), "ballast.c", "-o"]).arg(&image);
     command.current_dir(workspace::root().join("tests/fixtures"));
     let built = process::run(&mut command, Duration::from_secs(120)).unwrap();
     assert!(built.success(), "{built}");
-    let whole = fs::read(&image).unwrap();
-    let places: Vec<usize> = whole
-        .windows(DISTANCES.len())
-        .enumerate()
-        .filter(|(_, at)| *at == DISTANCES)
-        .map(|it| it.0)
-        .collect();
-    assert_eq!(places.len(), 2, "one table of distances for each dispatcher");
+    fs::read(&image).unwrap()
+}
 
-    let mut old = whole.clone();
-    places.iter().for_each(|&place| old[place..place + DISTANCES.len()].fill(0));
+/// What the verifier says of an output whose writer knew nothing of the bytes `fact`, which stand `count` times in the image:
+/// while it wrote, `harmless` stood there.
+fn report_of_unaware(whole: &[u8], fact: &[u8], harmless: &[u8], count: usize) -> VerifyReport {
+    let places = places_of(whole, fact);
+    assert_eq!(places.len(), count, "the bytes stand elsewhere, too");
+    let mut old = whole.to_vec();
+    put(&mut old, &places, harmless);
     let mut new = permuted(&old);
     assert!(verify(&old, &new, VerifyOptions::default()).unwrap().is_proven());
 
-    places.iter().for_each(|&place| new[place..place + DISTANCES.len()].copy_from_slice(&DISTANCES));
-    let report = verify(&whole, &new, VerifyOptions::default()).unwrap();
-    let is_stale = |place: &str| place.contains("which a jump may add to");
-    assert!(report.differences.iter().any(|difference| is_stale(&difference.place)), "{report:#?}");
+    // Code has moved, data has not.
+    let code = places_of(&new, harmless);
+    put(&mut new, if code.len() == count { &code } else { &places }, fact);
+    verify(whole, &new, VerifyOptions::default()).unwrap()
+}
+
+fn places_of(image: &[u8], wanted: &[u8]) -> Vec<usize> {
+    image.windows(wanted.len()).enumerate().filter(|(_, at)| *at == wanted).map(|it| it.0).collect()
+}
+
+fn put(image: &mut [u8], places: &[usize], bytes: &[u8]) {
+    places.iter().for_each(|&place| image[place..place + bytes.len()].copy_from_slice(bytes));
 }
 
 /// The image with its functions in random order.

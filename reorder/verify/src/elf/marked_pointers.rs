@@ -2,8 +2,8 @@
 //!
 //! Before each call through a register, the instructions are scanned backwards, up to another call or jump, for the constant
 //! that was last added to that register. Where the constant leads from an address in the data to the start of a function, that function and the code at
-//! the address must have moved by the same distance; otherwise the call now goes elsewhere. On x86-64 the same holds for
-//! addresses that code forms. Constants that a register keeps across a call are not checked.
+//! the address must have moved by the same distance; otherwise the call now goes elsewhere. The same holds for addresses that
+//! code forms: on AArch64 those of entries and of places in no function, since others lie in the function that is called. Constants that a register keeps across a call are not checked.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +12,7 @@ use goblin::elf::section_header::{SHT_DYNAMIC, SHT_DYNSYM, SHT_RELA};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use rayon::prelude::*;
 
+use super::functions::formed_entries;
 use super::pair::ImagePair;
 use super::pointers::{RELA_SIZE, written_places};
 use crate::aarch64::effects;
@@ -27,7 +28,8 @@ const MAX_MARK: u64 = 1 << 12;
 /// Pairs of an address and a constant that are tried.
 const MAX_TRIES: usize = 1 << 28;
 
-/// Checks every address in the data, and every address of code that code forms, with every constant.
+/// Checks every address in the data, and every address of code that code forms, with every constant. `formed` are those of
+/// x86-64 code.
 pub(crate) fn check_marked_pointers(pair: ImagePair<'_>, formed: &[Address], findings: &mut Findings) {
     let marks: BTreeSet<u64> = pair
         .moves
@@ -42,6 +44,14 @@ pub(crate) fn check_marked_pointers(pair: ImagePair<'_>, formed: &[Address], fin
     if marks.is_empty() {
         return;
     }
+    let entries;
+    let formed = match pair.old.processor {
+        Processor::X86_64 => formed,
+        Processor::Aarch64 => {
+            entries = formed_entries(pair);
+            &entries
+        }
+    };
     let held = held_addresses(pair.old);
     let addresses = held.len() + formed.len();
     if addresses.saturating_mul(marks.len()) > MAX_TRIES {
@@ -202,6 +212,8 @@ fn marks_in_words(bytes: &[u8]) -> Vec<u64> {
 fn mark_of_words(before: &[u32], register: u32) -> Option<u64> {
     let mut register = register;
     let mut mark = 0u64;
+    // What the mark was before the last number was added: that number may be the rest of an address.
+    let mut without_last = None;
     for &word in before.iter().rev() {
         let effects = effects(word);
         if effects.ends || effects.is_call {
@@ -211,18 +223,20 @@ fn mark_of_words(before: &[u32], register: u32) -> Option<u64> {
             continue;
         }
         let number = u64::from(word >> 10 & 0xfff) << (12 * (word >> 22 & 1));
+        let known = mark;
         match word {
-            // ADD and SUB of an immediate, 64 bits; MOV of a register; loads.
+            // ADD and SUB of an immediate, 64 bits; MOV of a register; ADR; loads; ADRP.
             _ if word & 0xff80_0000 == 0x9100_0000 => mark = mark.wrapping_add(number),
             _ if word & 0xff80_0000 == 0xd100_0000 => mark = mark.wrapping_sub(number),
             _ if word & 0xffe0_ffe0 == 0xaa00_03e0 => {
                 register = word >> 16 & 31;
                 continue;
             }
-            _ if word >> 25 & 5 == 4 => return Some(mark),
-            // ADRP is one of these: a constant added to a page completes an address and is no mark.
+            _ if word & 0x9f00_0000 == 0x1000_0000 || word >> 25 & 5 == 4 => return Some(mark),
+            _ if word & 0x9f00_0000 == 0x9000_0000 => return without_last,
             _ => return None,
         }
+        without_last = Some(known);
         register = word >> 5 & 31;
     }
     Some(mark)
@@ -256,6 +270,9 @@ mod tests {
         assert_eq!(marks(&[0xf940_0001, 0xd100_4021, 0xaa02_03e0, 0xd63f_0020]), [16u64.wrapping_neg()]);
         // adrp x1, 0; add x1, x1, #16; br x1
         assert!(marks(&[0x9000_0001, 0x9100_4021, 0xd61f_0020]).is_empty());
+        // adrp x1, 0; add x1, x1, #16; sub x1, x1, #16; br x1; and the same with adr x1, 0 for the first two
+        assert_eq!(marks(&[0x9000_0001, 0x9100_4021, 0xd100_4021, 0xd61f_0020]), [16u64.wrapping_neg()]);
+        assert_eq!(marks(&[0x1000_0001, 0xd100_4021, 0xd61f_0020]), [16u64.wrapping_neg()]);
         // The same with other instructions between: a page is one however far away it was formed.
         let far = [&[0x9000_0001, 0x9100_4021][..], &[0x9100_0463; 40], &[0xd61f_0020]].concat();
         assert!(marks(&far).is_empty());

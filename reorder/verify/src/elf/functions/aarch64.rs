@@ -107,18 +107,32 @@ impl FunctionPair<'_> {
 
 /// Addresses outside of code that the code of the old image computes, ascending. They bound tables.
 pub(crate) fn references(images: ImagePair<'_>) -> Vec<Address> {
+    computed(images, |address| images.old.section_at(address.0).is_some_and(|home| !home.is_code()))
+}
+
+/// Starts of functions, and places of code in no function, that the code of the old image computes, ascending.
+pub(crate) fn formed_entries(images: ImagePair<'_>) -> Vec<Address> {
+    computed(images, |address| match images.moves.containing(address) {
+        Some(function) => function.old_start == address,
+        None => images.old.code_at(address.0, address.0).is_some(),
+    })
+}
+
+/// The addresses that the code of the old image computes and that are wanted, ascending.
+fn computed(images: ImagePair<'_>, is_wanted: impl Fn(Address) -> bool + Sync) -> Vec<Address> {
+    /// Bytes of code per work item; a pair of words that is split between items loses one address.
+    const CHUNK: usize = 1 << 18;
     let mut found: Vec<Address> = Vec::new();
     for section in images.old.code_sections() {
-        /// Bytes of code per work item; a pair of words that is split between items costs only one bound.
-        const CHUNK: usize = 1 << 18;
         let chunks = section.bytes.par_chunks(CHUNK).enumerate().map(|(index, code)| {
-            let mut found = aarch64::addresses(code, section.address + (index * CHUNK) as u64);
-            found.retain(|&address| images.old.section_at(address).is_some_and(|home| !home.is_code()));
+            let addresses = aarch64::addresses(code, section.address + (index * CHUNK) as u64);
+            let mut found: Vec<Address> =
+                addresses.into_iter().map(Address).filter(|address| is_wanted(*address)).collect();
             found.sort_unstable();
             found.dedup();
             found
         });
-        found.extend(chunks.collect::<Vec<_>>().into_iter().flatten().map(Address));
+        found.extend(chunks.collect::<Vec<_>>().into_iter().flatten());
     }
     found.par_sort_unstable();
     found.dedup();

@@ -7,7 +7,7 @@ mod aarch64;
 mod signs;
 mod x86_64;
 
-pub(super) use aarch64::references;
+pub(super) use aarch64::{formed_entries, references};
 
 use rayon::prelude::*;
 
