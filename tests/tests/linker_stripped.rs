@@ -160,11 +160,11 @@ fn faults_are_left_out_where_few_functions_are_found() {
     let source =
         "__attribute__((noinline)) void one(void) { __asm__(\"\"); }\nint main(void) { one(); return 0; }";
     project.write("main.c", source).unwrap();
-    project.set("REORDER_TRACES", project.folder().join("traces"));
+    project.set("REORDER_TRACES", project.folder().join("start.list"));
     project.set("REORDER_PROGRAM", "program");
     project.set("REORDER_REPORT", "report.json");
     let faults = |names: &str| {
-        project.write("traces/start.list", names).unwrap();
+        project.write("start.list", names).unwrap();
         project.must("gcc -ffunction-sections -B $LINKS -fuse-ld=lld main.c -o program");
         let report: Value = serde_json::from_slice(&project.bytes("report.json")).unwrap();
         assert_eq!(report["is_ordered"], true, "{report}");

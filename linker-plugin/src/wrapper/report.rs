@@ -156,9 +156,9 @@ impl Report for LinkReport {
             text.push_str(&format!(" ({again} by another spelling or by their code)"));
         }
         if let Some(faults) = self.faults {
-            let found = if self.names.lost + self.names.ambiguous > 0 { " by what was found" } else { "" };
+            let found = if self.names.lost + self.names.ambiguous > 0 { " from what was found" } else { "" };
             text.push_str(&format!(
-                "; page faults of {}{found}, simulated: {} before, {}bound {}",
+                "; page faults of {}, simulated{found}: {} before, {}bound {}",
                 counted(self.starts, "run"),
                 grouped(faults.before),
                 faults.after.map_or_else(String::new, |after| format!("{} now, ", grouped(after))),
