@@ -67,7 +67,7 @@ impl NamesFound {
     /// Whether page faults of the functions that were found say something of the runs.
     #[must_use]
     pub(crate) fn tells_of_faults(&self) -> bool {
-        const MIN_FOUND_PERCENT: u64 = 90;
+        const MIN_FOUND_PERCENT: u64 = 80;
         self.percent() >= MIN_FOUND_PERCENT
     }
 
