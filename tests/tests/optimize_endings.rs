@@ -104,6 +104,29 @@ fn a_server_is_recorded_checked_and_measured_until_it_is_ready() {
     assert_files(&directory, &["new0", "new1", "program", "program.c"]);
 }
 
+/// Something else was recorded than a server that is ready.
+#[test]
+fn a_server_that_never_gets_ready_is_told() {
+    let directory = workplace();
+    let directory = directory.path();
+    let words = [
+        "optimize",
+        "program",
+        "-o",
+        "new",
+        "--run",
+        "",
+        "--until",
+        "ready to accept",
+        "--measure-runs",
+        "0",
+    ];
+    let outcome = attempt(directory, &words);
+    let told = "the run `` ended by itself with exit status 0 and never printed `ready to accept`";
+    assert!(outcome.success() && outcome.stderr_text().contains(told), "{outcome}");
+    assert!(outcome.stdout_text().contains("checked: `` ends with exit status 0"), "{outcome}");
+}
+
 #[test]
 fn endless_runs_stop_at_the_time_limit_and_flags_are_named() {
     let directory = workplace();

@@ -9,6 +9,7 @@ use reorder_trace::link_map::LinkMap;
 
 use super::account::Account;
 use super::addition::Addition;
+use super::build_names::BuildNames;
 use super::cache::Cache;
 use super::environment::Environment;
 use super::inputs;
@@ -123,7 +124,8 @@ impl OrderedLink<'_> {
         let trial_map = LinkMap::parse(&map_text).map_err(|error| error.in_file(&map))?;
         let trial = Trial { image: &image, map: &trial_map, said: &said };
         let (invocation, options, linker) = (self.invocation, self.options, self.real.version.as_str());
-        let occasion = Occasion { invocation, options, route, linker };
+        let build_names = &BuildNames::new(self.cache);
+        let occasion = Occasion { invocation, options, route, linker, build_names };
         let ordering = Ordering::new(&trial, &occasion)
             .inspect_err(|failure| memory.remember_failure(inputs.clone(), failure, place))?;
         self.check_coverage(&ordering.report)?;
@@ -134,8 +136,12 @@ impl OrderedLink<'_> {
         let mut report = ordering.report.clone();
         // A map of the user's may be of a form that is not known here; that does not harm the link.
         let new_text = of_user.or(own_map).and_then(|map| read(&map).ok()).unwrap_or_default();
-        report.faults =
-            LinkMap::parse(&new_text).ok().map(|new| ordering.faults(&Moved::between(&trial_map, &new)));
+        if let Ok(new_map) = LinkMap::parse(&new_text) {
+            let moved = Moved::between(&trial_map, &new_map);
+            report.faults = report.names.tells_of_faults().then(|| ordering.faults(&moved));
+            let names = ordering.names.moved(|address| moved.map(address));
+            build_names.keep_output(invocation, &place.output(), &names);
+        }
         place.deliver()?;
         memory.remember_order(inputs, &ordering.additions, &report);
         self.tell(&report);

@@ -12,6 +12,7 @@ use reorder_trace::{
     TraceFiles,
 };
 
+use super::build_names::BuildNames;
 use super::invocation::Invocation;
 use super::link::Failure;
 use super::options::Options;
@@ -28,7 +29,8 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// The traces that `options` name, in terms of `functions`, which are those of the image at `image`.
+    /// The traces that `options` name, in terms of `functions`, which are those of the image at `image`. Names of functions
+    /// that they lack are those of `build_names`.
     ///
     /// # Errors
     /// Traces that cannot be read or are of another program.
@@ -37,6 +39,7 @@ impl Starts {
         functions: &FunctionTable<'_>,
         invocation: &Invocation,
         options: &Options,
+        build_names: &BuildNames<'_>,
     ) -> std::result::Result<Self, Failure> {
         let identity = identity(invocation, options);
         let resolver = Resolver::new(functions, &identity);
@@ -48,7 +51,11 @@ impl Starts {
         let mut distinct = DistinctFunctions::default();
         let notes = TraceFiles::find(&options.traces)?.read(
             &companions,
-            |trace| (resolver.resolve(&trace), trace),
+            |mut trace| {
+                build_names.keep_recorded(&trace, functions);
+                build_names.give(&mut trace);
+                (resolver.resolve(&trace), trace)
+            },
             |(resolution, trace)| {
                 resolutions.push(resolution);
                 distinct.add(trace);

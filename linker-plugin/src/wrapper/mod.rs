@@ -16,6 +16,7 @@
 
 pub mod account;
 mod addition;
+mod build_names;
 mod cache;
 mod call;
 mod caller;

@@ -19,6 +19,7 @@ use reorder_system::mapped::map_image;
 use reorder_trace::link_map::LinkMap;
 
 use super::addition::{Addition, Form};
+use super::build_names::{BuildNames, NamedFunctions};
 use super::invocation::Invocation;
 use super::link::Failure;
 use super::linked::{Starts, functions_of};
@@ -49,6 +50,8 @@ pub(crate) struct Occasion<'call> {
     pub(crate) route: Route,
     /// The real linker and its version.
     pub(crate) linker: &'call str,
+    /// Names of functions that traces lack.
+    pub(crate) build_names: &'call BuildNames<'call>,
 }
 
 /// An order for a linker.
@@ -59,6 +62,8 @@ pub(crate) struct Ordering {
     /// The account, without faults: they are not known before the real link is done.
     pub(crate) report: LinkReport,
     request: LayoutRequest,
+    /// The functions of the trial.
+    pub(crate) names: NamedFunctions,
     /// What the recorded runs touch in the trial.
     spans: StartSpans,
 }
@@ -79,7 +84,7 @@ impl Ordering {
         let Occasion { invocation, options, route, .. } = *occasion;
         let bytes = map_image(trial.image)?;
         let (file, functions) = functions_of(trial.image, &bytes)?;
-        let starts = Starts::resolve(trial.image, &functions, invocation, options)?;
+        let starts = Starts::resolve(trial.image, &functions, invocation, options, occasion.build_names)?;
         let (traces, request) = (&starts.traces.traces, options.request(Memory::default()));
         let layout = lay_out(&file, &functions, traces, Room::Linker, &request)?;
         let layout = layout.with_hot(&starts.traces.counts, &functions);
@@ -105,7 +110,7 @@ impl Ordering {
         let functions = FunctionTable::from_named_ranges(
             code().map(|symbol| (symbol.address, symbol.size, symbol.name)).chain(in_source),
         );
-        let starts = Starts::resolve(trial.image, &functions, invocation, options)?;
+        let starts = Starts::resolve(trial.image, &functions, invocation, options, occasion.build_names)?;
         let request = options.request(Memory::of_macho(architecture(&map_image(trial.image)?)?));
         let layout = lay_out_functions(&functions, &starts.traces.traces, &request)?
             .with_hot(&starts.traces.counts, &functions);
@@ -151,7 +156,8 @@ impl Ordering {
             layout: format!("{request:?}"),
             is_remembered: false,
         };
-        Self { additions, report, request, spans: StartSpans::new(functions, &starts.traces) }
+        let spans = StartSpans::new(functions, &starts.traces);
+        Self { additions, report, request, names: NamedFunctions::of(functions), spans }
     }
 
     /// The cost of the recorded runs in the trial and in the link with the order.

@@ -13,6 +13,7 @@ use reorder_relocate::apply::Arrangement;
 use reorder_relocate::apply::elf::apply;
 use reorder_system::mapped::map_image;
 
+use super::build_names::BuildNames;
 use super::invocation::Invocation;
 use super::link::Failure;
 use super::linked::Starts;
@@ -34,7 +35,7 @@ pub(crate) fn order_in_place(
     let file = ElfFile::parse(&bytes)?;
     let functions = ElfFunctions::collect(&file)?;
     let table = &functions.table;
-    let starts = Starts::resolve(path, table, invocation, options)?;
+    let starts = Starts::resolve(path, table, invocation, options, &BuildNames::new(None))?;
     let analysis = Analysis::new(&file, &functions)?;
     let request = options.request(Memory::default());
     let mut layout = lay_out(&file, table, &starts.traces.traces, Room::InPlace(&analysis), &request)?
@@ -46,6 +47,7 @@ pub(crate) fn order_in_place(
     let arrangement = Arrangement::Needed(&layout.order, layout.needed);
     let applied = apply(&file, &functions, analysis, arrangement, relocation)?;
     let moved = |address| Some(Address(applied.map.map(address).0));
+    let names = NamesFound::new(&starts.names);
     let report = LinkReport {
         output: invocation.output.display().to_string(),
         is_ordered: true,
@@ -58,8 +60,10 @@ pub(crate) fn order_in_place(
         moved_along: 0,
         sharing: 0,
         starts: starts.traces.traces.len() as u64,
-        names: NamesFound::new(&starts.names),
-        faults: Some(StartSpans::new(table, &starts.traces).faults(moved, &request)),
+        faults: names
+            .tells_of_faults()
+            .then(|| StartSpans::new(table, &starts.traces).faults(moved, &request)),
+        names,
         notes: starts.notes.clone(),
         layout: format!("{request:?}"),
         is_remembered: false,

@@ -64,6 +64,13 @@ impl NamesFound {
         (self.all_found() * 100).checked_div(self.names).unwrap_or(100)
     }
 
+    /// Whether page faults of the functions that were found say something of the runs.
+    #[must_use]
+    pub(crate) fn tells_of_faults(&self) -> bool {
+        const MIN_FOUND_PERCENT: u64 = 80;
+        self.percent() >= MIN_FOUND_PERCENT
+    }
+
     /// Lost names for a warning, none if none were lost.
     #[must_use]
     pub(crate) fn lost_text(&self) -> Option<String> {
@@ -149,8 +156,9 @@ impl Report for LinkReport {
             text.push_str(&format!(" ({again} by another spelling or by their code)"));
         }
         if let Some(faults) = self.faults {
+            let found = if self.names.lost + self.names.ambiguous > 0 { " from what was found" } else { "" };
             text.push_str(&format!(
-                "; page faults of {}, simulated: {} before, {}bound {}",
+                "; page faults of {}, simulated{found}: {} before, {}bound {}",
                 counted(self.starts, "run"),
                 grouped(faults.before),
                 faults.after.map_or_else(String::new, |after| format!("{} now, ", grouped(after))),

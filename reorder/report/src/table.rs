@@ -1,7 +1,8 @@
 //! Small aligned tables for the text form of reports.
 //!
 //! Leading columns that hold labels are left-aligned, the others right-aligned, because they hold figures. Where a table is
-//! wider than the terminal, texts are cut in the middle, the longest first; figures are whole.
+//! wider than the terminal, columns that can be spared are left out, then texts are cut in the middle, the longest first;
+//! figures are whole.
 
 use std::fmt::Write;
 
@@ -13,13 +14,16 @@ pub struct Table {
     labels: usize,
     /// Further columns that hold texts.
     texts: Vec<usize>,
+    /// Columns that are left out where there is no room, the first one first.
+    spare: Vec<usize>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// An empty table with these column titles; the first column holds labels.
     pub fn new<S: Into<String>>(titles: impl IntoIterator<Item = S>) -> Self {
-        Self { labels: 1, texts: Vec::new(), rows: vec![titles.into_iter().map(Into::into).collect()] }
+        let rows = vec![titles.into_iter().map(Into::into).collect()];
+        Self { labels: 1, texts: Vec::new(), spare: Vec::new(), rows }
     }
 
     /// Makes the first `count` columns label columns.
@@ -33,6 +37,13 @@ impl Table {
     #[must_use]
     pub fn with_texts(mut self, columns: impl Into<Vec<usize>>) -> Self {
         self.texts = columns.into();
+        self
+    }
+
+    /// Says that these columns, in this order, are left out of a table that does not fit otherwise.
+    #[must_use]
+    pub fn with_spare(mut self, columns: impl Into<Vec<usize>>) -> Self {
+        self.spare = columns.into();
         self
     }
 
@@ -51,13 +62,18 @@ impl Table {
                 cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
             })
             .collect();
+        let mut is_shown = vec![true; columns];
         if let Some(room) = width.columns() {
+            self.leave_out(&mut widths, &mut is_shown, room);
             self.narrow(&mut widths, room);
         }
         let mut text = String::new();
         for row in &self.rows {
             let mut line = String::new();
             for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+                if !is_shown[column] {
+                    continue;
+                }
                 let gap = if column == 0 { "" } else { GAP };
                 let cell = middle_cut(cell, width);
                 // Writing to a string cannot fail.
@@ -73,13 +89,21 @@ impl Table {
         text
     }
 
+    /// Takes columns away until the others fit. One that is left out has neither width nor gap.
+    fn leave_out(&self, widths: &mut [usize], is_shown: &mut [bool], room: usize) {
+        for &column in &self.spare {
+            if fits(widths, room) {
+                return;
+            }
+            widths[column] = 0;
+            is_shown[column] = false;
+        }
+    }
+
     /// Takes columns of texts down together, the widest first, until the table fits or they are as narrow as is useful.
     fn narrow(&self, widths: &mut [usize], room: usize) {
-        let fits = |widths: &[usize]| {
-            widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1) <= room
-        };
         let is_text = |column: usize| column < self.labels || self.texts.contains(&column);
-        while !fits(widths) {
+        while !fits(widths, room) {
             let texts = (0..widths.len()).filter(|&column| is_text(column) && widths[column] > MIN_TEXT);
             let Some(widest) = texts.max_by_key(|&column| (widths[column], std::cmp::Reverse(column))) else {
                 return;
@@ -87,6 +111,12 @@ impl Table {
             widths[widest] -= 1;
         }
     }
+}
+
+/// Whether columns of these widths fit; those of no width are not shown.
+fn fits(widths: &[usize], room: usize) -> bool {
+    let shown = widths.iter().filter(|width| **width > 0);
+    shown.clone().sum::<usize>() + GAP.len() * shown.count().saturating_sub(1) <= room
 }
 
 /// Between columns.
@@ -147,6 +177,20 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 50), "{text}");
         assert!(text.contains("1 234 567") && text.contains("core::") && text.contains("::fold"), "{text}");
         assert!(table.render(Width::UNLIMITED).contains("::iterator::Iterator::fold"));
+    }
+
+    #[test]
+    fn spare_columns_go_before_texts_are_cut() {
+        let mut table =
+            Table::new(["figure of some length", "median", "lowest", "highest"]).with_spare([3, 2]);
+        table.row(["page faults", "1 234 567", "1 000 000", "2 000 000"]);
+        let shown = |columns| table.render(Width::of_terminal(columns));
+        assert_eq!(shown(54), table.render(Width::UNLIMITED));
+        assert_eq!(
+            shown(53),
+            "figure of some length     median     lowest\npage faults            1 234 567  1 000 000\n"
+        );
+        assert_eq!(shown(42), "figure of some length     median\npage faults            1 234 567\n");
     }
 
     #[test]

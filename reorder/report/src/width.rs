@@ -70,7 +70,7 @@ fn broken(start: &str, sentence: &str, indent: &str, columns: usize) -> String {
     let mut text = start.to_owned();
     let mut used = start.chars().count();
     let mut is_first = true;
-    for word in sentence.split(' ') {
+    for word in unbreakable(sentence) {
         let length = word.chars().count();
         if !is_first && used + 1 + length > columns {
             text.push('\n');
@@ -80,11 +80,28 @@ fn broken(start: &str, sentence: &str, indent: &str, columns: usize) -> String {
             text.push(' ');
             used += 1;
         }
-        text.push_str(word);
+        text.push_str(&word);
         used += length;
         is_first = false;
     }
     text
+}
+
+/// The words of a sentence; the digits of a number are one, although groups of three are set apart.
+fn unbreakable(sentence: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in sentence.split(' ') {
+        let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+        match words.last_mut().filter(|last| digits == 3 && last.ends_with(|end: char| end.is_ascii_digit()))
+        {
+            Some(last) => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
 }
 
 /// At most `longest` characters of `text`: its beginning, an ellipsis and its end.
@@ -123,6 +140,13 @@ mod tests {
         let hanging =
             Width::of_terminal(40).hanging("  because  ", "it runs first of all and is small enough");
         assert_eq!(hanging, "  because  it runs first of all and is\n           small enough");
+    }
+
+    #[test]
+    fn numbers_stay_in_one_line() {
+        let text = "the whole text of the program has about 3 118 KiB";
+        let wanted = "the whole text of the program has about\n  3 118 KiB";
+        assert_eq!(Width::of_terminal(41).wrapped(text), wanted);
     }
 
     proptest! {

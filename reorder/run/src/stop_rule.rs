@@ -80,6 +80,11 @@ impl<'rule> Stopper<'rule> {
         Ok(Wish::Ends(Signal::SIGTERM))
     }
 
+    /// Whether the run was asked to end.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
     fn has_printed(&mut self, outputs: Option<&[File; 2]>) -> io::Result<bool> {
         let (Some(text), Some(outputs)) = (&self.rule.until, outputs) else { return Ok(false) };
         let wanted = text.as_bytes();

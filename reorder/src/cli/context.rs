@@ -1,6 +1,7 @@
 //! What a command needs besides its own arguments: the output format, and how to print messages.
 
-use std::io::{ErrorKind as IoErrorKind, IsTerminal as _, Write};
+use std::io::{ErrorKind as IoErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use crate::cli::shared_args::SharedArguments;
@@ -33,7 +34,7 @@ impl Context {
             },
         )?;
         timings::install(shared);
-        Ok(Self { format: shared.format, talk: Talk::new(shared), width: width_of_stdout() })
+        Ok(Self { format: shared.format, talk: Talk::new(shared), width: width_of(&std::io::stdout()) })
     }
 
     /// Writes `report` to stdout in the requested format.
@@ -60,12 +61,11 @@ impl Context {
 }
 
 /// Columns of the terminal: those that the user says, else those that it has. What is piped or written to a file is whole.
-fn width_of_stdout() -> Width {
-    let stdout = std::io::stdout();
-    if !stdout.is_terminal() {
+pub(super) fn width_of(stream: &(impl IsTerminal + AsFd)) -> Width {
+    if !stream.is_terminal() {
         return Width::UNLIMITED;
     }
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let has = || terminal_size::terminal_size_of(stdout).map(|(columns, _)| usize::from(columns.0));
+    let has = || terminal_size::terminal_size_of(stream).map(|(columns, _)| usize::from(columns.0));
     said.or_else(has).filter(|&columns| columns > 0).map_or(Width::UNLIMITED, Width::of_terminal)
 }

@@ -36,7 +36,7 @@ use reorder_report::table::counted;
 use reorder_run::check::{CheckRequest, CheckedRun, Trial, TrialFile};
 use reorder_run::measure::{self, LibraryPair, MeasureRequest, Measurement};
 use reorder_run::processor;
-use reorder_run::record::{self, RecordRequest, RecordedTrace};
+use reorder_run::record::{self, RecordOutcome, RecordRequest, RecordedTrace};
 use reorder_run::runnable;
 use reorder_run::stop_rule::StopRule;
 use reorder_system::interruption::Interruption;
@@ -279,6 +279,7 @@ pub(super) fn record_runs(
             let cause = format!("the run `{shown}` was killed by signal {signal} while it was recorded");
             context.talk.warning(&cause, Some("check whether it runs without recording"));
         }
+        warn_if_not_reached(context, shown, stop, &outcome);
         if let Some(directory) = &arguments.keep_traces {
             record::write_traces(directory, &outcome.traces)?;
         }
@@ -292,6 +293,17 @@ pub(super) fn record_runs(
         counted(recordings.len() as u64, "run")
     ));
     Ok(recordings)
+}
+
+/// Says that a run ended before it printed what it was to be ended for: then something else was recorded than the user means.
+fn warn_if_not_reached(context: &Context, shown: &str, stop: &StopRule, outcome: &RecordOutcome) {
+    if let Some(text) = stop.until.as_ref().filter(|_| !outcome.was_asked_to_end) {
+        let cause =
+            format!("the run `{shown}` ended by itself with {} and never printed `{text}`", outcome.ending);
+        let next =
+            "run it by hand with these arguments, as this user: only what it ran until then is recorded";
+        context.talk.warning(&cause, Some(next));
+    }
 }
 
 /// Finds the functions of the program that recorded runs execute; says so if these are few.

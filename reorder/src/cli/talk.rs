@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::cli::context::width_of;
 use crate::cli::shared_args::SharedArguments;
 use crate::hints;
 use reorder_base::error::Error;
+use reorder_report::Width;
 use reorder_report::visible::visible;
 
 /// Prints messages for the user.
@@ -17,6 +19,7 @@ pub struct Talk {
     verbosity: u8,
     colors: bool,
     terminal: bool,
+    width: Width,
 }
 
 #[derive(Clone, Copy)]
@@ -35,6 +38,7 @@ impl Talk {
             verbosity: shared.verbose,
             colors: shared.colors_talk(),
             terminal: std::io::stderr().is_terminal(),
+            width: width_of(&std::io::stderr()),
         }
     }
 
@@ -106,8 +110,17 @@ impl Talk {
         let mut stderr = std::io::stderr().lock();
         // If stderr is closed, the exit status still gives the result.
         let _ = match label {
-            Some((word, color)) => writeln!(stderr, "{} {message}", self.paint(&format!("{word}:"), color)),
-            None => writeln!(stderr, "{message}"),
+            // A hint may be a command to copy.
+            Some((word @ "hint", color)) => {
+                writeln!(stderr, "{} {message}", self.paint(&format!("{word}:"), color))
+            }
+            Some((word, color)) => {
+                let text = self.width.wrapped(&format!("{word}: {message}"));
+                let rest = text.strip_prefix(word).unwrap_or(&text);
+                let rest = rest.strip_prefix(':').unwrap_or(rest);
+                writeln!(stderr, "{}{rest}", self.paint(&format!("{word}:"), color))
+            }
+            None => writeln!(stderr, "{}", self.width.wrapped(message)),
         };
     }
 

@@ -163,7 +163,7 @@ mod tests {
 
     fn printed(text: &str) -> Observed {
         let end = End::Ended(Ending::Exited(0));
-        Observed { end, stdout: text.into(), stderr: Vec::new(), took: Duration::ZERO }
+        Observed { end, stdout: text.into(), stderr: Vec::new(), took: Duration::ZERO, was_asked: false }
     }
 
     /// What is found in `result` after runs of the original that printed `originals`.

@@ -89,7 +89,7 @@ pub fn check(request: &CheckRequest<'_>, shown: &str, arguments: &[OsString]) ->
     match compared {
         Compared { difference: Some(difference), .. } => Err(explained(shown, &difference)),
         Compared { difference: None, unstable_lines } => {
-            Ok(CheckedRun::of(shown, seen.reference(), seen.runs(), unstable_lines, request.stop.is_set()))
+            Ok(CheckedRun::of(shown, seen.reference(), seen.runs(), unstable_lines))
         }
     }
 }

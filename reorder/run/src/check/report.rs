@@ -29,13 +29,7 @@ pub struct CheckedRun {
 }
 
 impl CheckedRun {
-    pub(super) fn of(
-        shown: &str,
-        original: &Observed,
-        original_runs: u64,
-        unstable_lines: u64,
-        was_asked_to_end: bool,
-    ) -> Self {
+    pub(super) fn of(shown: &str, original: &Observed, original_runs: u64, unstable_lines: u64) -> Self {
         Self {
             arguments: shown.to_owned(),
             status: match original.end {
@@ -47,7 +41,7 @@ impl CheckedRun {
             stderr_bytes: original.stderr.len() as u64,
             unstable_lines,
             original_runs,
-            was_asked_to_end,
+            was_asked_to_end: original.was_asked,
         }
     }
 

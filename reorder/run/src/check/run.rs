@@ -67,6 +67,8 @@ pub(super) struct Observed {
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
     pub(super) took: Duration,
+    /// Whether it was asked to end; otherwise it ended by itself.
+    pub(super) was_asked: bool,
 }
 
 /// Standard output or error of a program that prints more is no longer compared: it may never end.
@@ -93,7 +95,8 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Observed> {
     Interruption::check()?;
     let started = Instant::now();
     let mut child = command.spawn().map_err(|error| start_failure::explain(launch.program, error))?;
-    let end = watch(&child, &outputs, launch);
+    let mut stopper = Stopper::new(launch.stop);
+    let end = watch(&child, &outputs, launch, &mut stopper);
     let took = started.elapsed();
     // The leader is not reaped yet, so the group's number is still its own. Fails only where all have ended.
     let _ = killpg(id_of(&child), Signal::SIGKILL);
@@ -106,14 +109,19 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Observed> {
         None => End::Ended(Ending::of(status)),
     };
     let [stdout, stderr] = outputs.each_mut().map(contents);
-    Ok(Observed { end, stdout: stdout.map_err(system)?, stderr: stderr.map_err(system)?, took })
+    let was_asked = stopper.has_asked();
+    Ok(Observed { end, stdout: stdout.map_err(system)?, stderr: stderr.map_err(system)?, took, was_asked })
 }
 
 /// Waits until the child has ended on its own, or returns why it must be ended.
-fn watch(child: &Child, outputs: &[File; 2], launch: &Launch<'_>) -> io::Result<Option<End>> {
+fn watch(
+    child: &Child,
+    outputs: &[File; 2],
+    launch: &Launch<'_>,
+    stopper: &mut Stopper<'_>,
+) -> io::Result<Option<End>> {
     let started = Instant::now();
     let limit = launch.stop.extends(launch.time_limit);
-    let mut stopper = Stopper::new(launch.stop);
     // Most runs end within milliseconds; later looks may be rarer.
     let mut pause = Duration::from_micros(500);
     loop {

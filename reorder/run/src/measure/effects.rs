@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::figures::{FigureKind, Figures};
+use reorder_report::Width;
 use reorder_report::table::grouped;
 
 /// Text pages of one program at each stage, medians over the rounds.
@@ -38,7 +39,7 @@ pub(super) fn of(figures: &Figures) -> Vec<Effect> {
 
 impl Effect {
     /// The stages in one line and their meaning in another.
-    pub(super) fn text(&self, read_ahead_bytes: Option<u64>) -> String {
+    pub(super) fn text(&self, read_ahead_bytes: Option<u64>, width: Width) -> String {
         let mut way = format!("{}: pages touched {}", self.program, grouped(self.touched_pages));
         let mut meaning = Vec::new();
         if let Some(cached) = self.cached_pages {
@@ -57,7 +58,10 @@ impl Effect {
                 grouped(mapped.saturating_sub(self.touched_pages))
             ));
         }
-        if meaning.is_empty() { format!("{way}\n") } else { format!("{way}\n  {}\n", meaning.join("; ")) }
+        match meaning.is_empty() {
+            true => format!("{way}\n"),
+            false => format!("{way}\n{}\n", width.hanging("  ", &meaning.join("; "))),
+        }
     }
 }
 
@@ -70,7 +74,7 @@ mod tests {
         let effect =
             Effect { program: "new", touched_pages: 70, cached_pages: Some(148), mapped_pages: Some(129) };
         assert_eq!(
-            effect.text(Some(128 << 10)),
+            effect.text(Some(128 << 10), Width::UNLIMITED),
             "new: pages touched 70 → read ahead 148 → mapped by fault-around 129\n  read-ahead brought in 78 pages \
              that the program did not touch, up to 128 KiB at once; fault-around mapped 59 pages that the program did not touch\n"
         );

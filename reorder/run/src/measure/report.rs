@@ -130,12 +130,15 @@ impl Report for MeasureReport {
         for measurement in &self.measurements {
             text.push_str(&heading(measurement));
             let (titles, rows) = measurement.cells();
-            let mut table = Table::new(titles);
+            // Ranges can be spared: the interval says how far runs differ.
+            let spare = if measurement.new.is_some() { vec![6, 5] } else { Vec::new() };
+            let mut table = Table::new(titles).with_spare(spare);
             rows.into_iter().for_each(|row| table.row(row));
             text.push_str(&table.render(width));
             text.push_str(&format!("{}\n", measurement.ends()));
             for effect in &measurement.effects {
-                text.push_str(&effect.text(measurement.read_ahead_bytes.filter(|_| measurement.cold)));
+                let read_ahead = measurement.read_ahead_bytes.filter(|_| measurement.cold);
+                text.push_str(&effect.text(read_ahead, width));
             }
             measurement.warnings.iter().for_each(|warning| push_warning(&mut text, warning));
             if let Some(process) = &measurement.process {

@@ -33,7 +33,8 @@ impl Report for StatsReport {
     fn text(&self, width: Width) -> String {
         let columns =
             ["trace", "events", "functions", "basic blocks", "shared", "bytes", "4 KiB pages", "ms"];
-        let mut traces = Table::new(columns);
+        let has_blocks = self.statistics.traces.iter().any(|trace| trace.basic_blocks > 0);
+        let mut traces = Table::new(columns).with_spare(if has_blocks { [7, 4] } else { [3, 7] });
         for trace in &self.statistics.traces {
             let [bytes, pages] = figures(trace.touched);
             traces.row([

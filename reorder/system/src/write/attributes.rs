@@ -37,7 +37,10 @@ pub(super) fn copy(
     if let Err(error) = fchown(to, Some(metadata.uid()), Some(metadata.gid())) {
         // With another owner, set-id bits would grant the rights of the wrong user.
         mode &= !SET_ID_BITS;
-        warnings.push(Warning::OwnerNotKept { reason: error.to_string(), drops_set_id: is_set_id });
+        // A copy is its maker's, as with cp; that is worth a word only where rights are lost.
+        if is_set_id || !is_copy {
+            warnings.push(Warning::OwnerNotKept { reason: error.to_string(), drops_set_id: is_set_id });
+        }
     } else if is_set_id && is_copy {
         warnings.push(Warning::RightsKept { what: format!("set-id bits (mode {mode:04o})") });
     }
