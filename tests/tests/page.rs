@@ -202,6 +202,13 @@ fn a_page_of_two_builds_works_in_a_browser() {
     browse(&directory.join("report.html"), &summary, "builds", ("step_11", 11), &[]);
 }
 
+/// What the page shows of a measured process: its title, its kinds, its files, and all faults before and after.
+fn shown_process(process: &Value) -> Value {
+    let rows = |of: &str| process[of].as_array().unwrap().len();
+    let total = |side: &str| figure(&process["total"][side]["all"].as_f64().unwrap().round().into());
+    json!([process["title"], rows("kinds"), rows("files"), total("old"), total("new")])
+}
+
 /// A program and a library of its own, moved together.
 #[test]
 fn a_page_of_a_set_shows_each_image() {
@@ -232,8 +239,32 @@ fn a_page_of_a_set_shows_each_image() {
     }
     run(directory, &["record", "-o", "traces", "--image", "libown.so", "--", "./program"]);
     run(directory, &["apply", "program", "-t", "traces", "--set", "fast"]);
-    let summary = report(directory, &["program", "--set", "fast", "-t", "traces", "-o", "report.html"]);
+    let process = ["measure", "--whole-process", "--new-libraries", "fast", "--runs", "1", "--start", "both"];
+    let process = [&process[..], &["--format", "json", "./program", "fast/program"]].concat();
+    fs::write(directory.join("process.json"), run(directory, &process).stdout).unwrap();
+    let measured = ["program", "--set", "fast", "-t", "traces", "--measured", "process.json"];
+    let summary = report(directory, &[&measured[..], &["-o", "report.html"]].concat());
     assert_eq!(summary["command"], "report_set");
+    let processes = summary["images"][0]["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 2, "cold and warm");
+    assert!(summary["images"][1].get("processes").is_none());
+    for (arguments, cause) in [
+        (
+            ["libown.so", "fast/libown.so", "-t", "traces", "--measured", "process.json"],
+            "it has runs of ./program",
+        ),
+        (["program", "fast/program", "-t", "traces", "--measured", "main.c"], "not a measurement"),
+    ] {
+        let refused = [&["report"], &arguments[..], &["-o", "none.html"]].concat();
+        let refused = reorder().args(refused).current_dir(directory).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(cause), "{refused:?}");
+        assert!(!directory.join("none.html").exists());
+    }
+    // A page that would replace what it is made of.
+    let refused =
+        reorder().arg("report").args(measured).args(["-o", "process.json"]).current_dir(directory).output();
+    assert_eq!(refused.unwrap().status.code(), Some(2));
     let images = summary["images"].as_array().unwrap();
     let names: Vec<&str> = images.iter().map(|image| image["image"].as_str().unwrap()).collect();
     assert!(names.len() == 2 && names[0] == "program" && names[1].ends_with("libown.so"), "{names:?}");
@@ -272,6 +303,7 @@ fn a_page_of_a_set_shows_each_image() {
         .arg(directory.join("report.html"))
         .arg(Value::from(expected).to_string())
         .arg(screenshots(&python, "set"))
+        .arg(Value::from(processes.iter().map(shown_process).collect::<Vec<_>>()).to_string())
         .output()
         .unwrap();
     assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));

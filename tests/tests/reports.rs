@@ -35,6 +35,16 @@ const REPORTS: &[(&str, &[&str])] = &[
     ("simulate-json", &["simulate program -t traces --model linux-4k --format json"]),
     ("simulate-pair", &[APPLY, "simulate program moved -t traces"]),
     ("simulate-pair-json", &[APPLY, "simulate program moved -t traces --model linux-4k --format json"]),
+    ("report-measured", &[APPLY, "report program moved -t traces --measured process.json -o report.html"]),
+    (
+        "report-measured-json",
+        &[
+            APPLY,
+            "report program moved -t traces --model linux-4k --measured process.json -o report.html --format json",
+        ],
+    ),
+    ("report-measured-other", &["report next -t next-traces --measured process.json -o report.html"]),
+    ("report-measured-no-measurement", &["report program -t traces --measured conflict.json -o report.html"]),
     ("explain", &["explain program read_settings print_help search anchored -t traces"]),
     ("explain-json", &["explain program read_settings print_help search anchored -t traces --format json"]),
     ("explain-moved", &[APPLY, "explain program read_settings anchored --new moved -t traces"]),
@@ -206,6 +216,7 @@ fn workplace() -> TempDir {
     place(sample("gcov/gcc12-a.gcda"), "counted.gcda");
     place(sample("sampling/perf-cpu-clock.data"), "samples.data");
     place(reports.join("program.S"), "program.S");
+    place(reports.join("process.json"), "process.json");
     place(reports.join("program.S"), "sources/program.S");
     let odd = "# reorder trace 1\n- 0x1040 - -\n- inside:0x1144 - -\n- md5:0x77 - -\n- - - two\\x0alines\n- - - main\n";
     let conflict = "{\n\"schema\": \"reorder-baseline/1\",\n<<<<<<< HEAD\n\"figures\": [],\n=======\n\"figures\": [],\n>>>>>>> other\n";

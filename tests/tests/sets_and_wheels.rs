@@ -143,6 +143,30 @@ fn optimize_lays_out_a_program_and_its_libraries() {
     );
 }
 
+/// Copies make the symbols of functions lead to them, and these symbols have names.
+#[test]
+fn names_are_placed_in_libraries_with_copied_blocks() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path();
+    program_with_library(directory);
+    let words =
+        ["optimize", "./program", "--libraries", "--layout", "blocks", "-o", "set", "--measure-runs", "0"];
+    let outcome = run(reorder().args(words).args(["--run", ""]).current_dir(directory));
+    assert!(outcome.success(), "{outcome}");
+    assert!(!outcome.stderr_text().contains("stay where they are"), "{outcome}");
+    let names = |image: &Path| {
+        let bytes = fs::read(image).unwrap();
+        bytes.windows(7).position(|window| window == b"\0own31\0").unwrap()
+    };
+    let (old, new) = (directory.join("libown.so"), directory.join("set/libown.so"));
+    assert!(names(&new) < names(&old), "the name that the program looks up stands first");
+    let verified = run(reorder().arg("verify").args([&old, &new]));
+    assert!(verified.success(), "{verified}");
+    let before = run(Command::new("./program").current_dir(directory));
+    let after = run(Command::new("set/program").current_dir(directory).env("LD_LIBRARY_PATH", "set"));
+    assert_eq!(after.stdout_text(), before.stdout_text());
+}
+
 #[test]
 fn a_set_never_takes_the_place_of_its_inputs() {
     let scratch = tempfile::tempdir().unwrap();
@@ -202,10 +226,9 @@ fn a_set_that_would_not_start_from_its_own_images_is_refused() {
     let move_to = |set: &str| {
         run(reorder().current_dir(directory).args(["apply", "bin/beside", "-t", "traces", "--set", set]))
     };
-    fs::create_dir(directory.join("far")).unwrap();
-    let refused = move_to("far/set");
+    let refused = move_to("far/away/set");
     assert!(!refused.success() && refused.stderr_text().contains("would not start"), "{refused}");
-    assert!(!directory.join("far/set").exists());
+    assert!(!directory.join("far").exists(), "a folder that was made for the set stays");
     let applied = move_to("set");
     assert!(applied.success(), "{applied}");
     let moved = run(&mut Command::new(directory.join("set/beside")));

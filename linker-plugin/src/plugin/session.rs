@@ -222,7 +222,14 @@ impl Session {
         if self.is_separated && !arrangement.sections.is_empty() {
             let page = match self.options.request.memory {
                 Memory::Pages16K => 16 << 10,
-                Memory::Pages4K | Memory::FaultAround | Memory::ReadAround | Memory::ReadAhead => 4 << 10,
+                Memory::Folios64K => 64 << 10,
+                Memory::Pages4K
+                | Memory::FaultAround
+                | Memory::ReadAround
+                | Memory::ReadAhead
+                | Memory::ReadAround4M
+                | Memory::Blocks512K
+                | Memory::Blocks4M => 4 << 10,
             };
             let status = host.unique_segment(UNIQUE_SECTION, page, &arrangement.sections);
             if status != Status::OK {

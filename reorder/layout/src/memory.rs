@@ -29,6 +29,18 @@ pub enum Memory {
     /// The 128 KiB from each fault on: Linux from 6.17 on with the file on disk
     #[serde(rename = "read-ahead")]
     ReadAhead,
+    /// Aligned 64 KiB: code in large folios
+    #[serde(rename = "64k")]
+    Folios64K,
+    /// Windows of 4 MiB around each fault: Linux with a large read-ahead
+    #[serde(rename = "read-around-4m")]
+    ReadAround4M,
+    /// Aligned blocks of 512 KiB: compressed file systems
+    #[serde(rename = "512k")]
+    Blocks512K,
+    /// Aligned blocks of 4 MiB: images that are pulled when they are read
+    #[serde(rename = "4m")]
+    Blocks4M,
 }
 
 /// A memory model with the name that reports, baselines and `reorder.toml` use.
@@ -57,7 +69,7 @@ pub struct Preset {
 }
 
 /// All models that come with the program.
-pub const PRESETS: [Preset; 7] = [
+pub const PRESETS: [Preset; 11] = [
     Preset {
         name: "linux-4k",
         title: "4 KiB pages",
@@ -107,11 +119,51 @@ pub const PRESETS: [Preset; 7] = [
                  mapped image is read by itself; not checked on a device",
         memory: Memory::Pages4K,
     },
+    Preset {
+        name: "linux-arm64-64k",
+        title: "64 KiB folios",
+        source: "Linux from 6.16 on on arm64, whose page cache holds code in aligned folios of 64 KiB (exec_folio_order in \
+                 arch/arm64/include/asm/pgtable.h), without further read-ahead; not checked on such a system",
+        memory: Memory::Folios64K,
+    },
+    Preset {
+        name: "linux-readahead-4m",
+        title: "4 MiB read-around",
+        source: "Linux with the file on disk and read_ahead_kb of 4096, as on arrays and network disks: 4 MiB that begin 2 MiB \
+                 before the fault (mm/filemap.c, do_sync_mmap_readahead); not checked",
+        memory: Memory::ReadAround4M,
+    },
+    Preset {
+        name: "image-512k",
+        title: "512 KiB blocks",
+        source: "squashfs with blocks of 512 KiB (mksquashfs -b 512K; 128 KiB by default, at most 1 MiB): a block is read and \
+                 unpacked whole; blocks are taken to be aligned in memory; not checked",
+        memory: Memory::Blocks512K,
+    },
+    Preset {
+        name: "image-4m",
+        title: "4 MiB blocks",
+        source: "container images that are pulled when they are read, in chunks of 4 MiB (the default of eStargz): a chunk is \
+                 fetched whole; chunks are taken to be aligned in memory; not checked",
+        memory: Memory::Blocks4M,
+    },
 ];
 
 /// The kinds of memory that have short names, in the order in which messages list them.
-const KINDS: [Memory; 5] =
-    [Memory::Pages4K, Memory::Pages16K, Memory::FaultAround, Memory::ReadAround, Memory::ReadAhead];
+const KINDS: [Memory; 9] = [
+    Memory::Pages4K,
+    Memory::Pages16K,
+    Memory::FaultAround,
+    Memory::ReadAround,
+    Memory::ReadAhead,
+    Memory::Folios64K,
+    Memory::ReadAround4M,
+    Memory::Blocks512K,
+    Memory::Blocks4M,
+];
+
+/// Stands for one model of each kind of memory.
+pub const ALL: &str = "all";
 
 impl Memory {
     /// The default of the systems that run Mach-O images for `architecture`, as linkers name it.
@@ -132,6 +184,10 @@ impl Memory {
             Self::FaultAround => "fault-around",
             Self::ReadAround => "read-around",
             Self::ReadAhead => "read-ahead",
+            Self::Folios64K => "64k",
+            Self::ReadAround4M => "read-around-4m",
+            Self::Blocks512K => "512k",
+            Self::Blocks4M => "4m",
         }
     }
 
@@ -144,6 +200,10 @@ impl Memory {
             Self::FaultAround => FaultModel::FaultAround { block: 64 << 10 },
             Self::ReadAround => FaultModel::ReadAround { page: 4 << 10, window: 128 << 10, before: 64 << 10 },
             Self::ReadAhead => FaultModel::ReadAround { page: 4 << 10, window: 128 << 10, before: 0 },
+            Self::Folios64K => FaultModel::Pages { size: 64 << 10 },
+            Self::ReadAround4M => FaultModel::ReadAround { page: 4 << 10, window: 4 << 20, before: 2 << 20 },
+            Self::Blocks512K => FaultModel::Pages { size: 512 << 10 },
+            Self::Blocks4M => FaultModel::Pages { size: 4 << 20 },
         }
     }
 
@@ -221,13 +281,21 @@ pub(crate) fn default_for_macho(architecture: &str) -> Vec<MemoryModel> {
     PRESETS.iter().filter(|preset| preset.name == default).map(|&preset| preset.into()).collect()
 }
 
-/// The models called `names`, of these `custom` ones and of the presets, in the order of the names; each model once.
+/// The models called `names`, of these `custom` ones and of the presets, in the order of the names; each model once. [`ALL`] is the
+/// first preset of each kind of memory.
 ///
 /// # Errors
 /// Unknown names; the hint lists the known ones.
 pub fn find(names: &[String], custom: &[MemoryModel]) -> Result<Vec<MemoryModel>> {
     let mut found: Vec<MemoryModel> = Vec::new();
     for name in names {
+        if name == ALL && custom.iter().all(|model| model.name != ALL) {
+            let kinds = KINDS.iter().filter_map(|kind| preset(kind.name()));
+            let new = kinds.filter(|preset| found.iter().all(|other| other.name != preset.name));
+            let new: Vec<MemoryModel> = new.map(|&preset| preset.into()).collect();
+            found.extend(new);
+            continue;
+        }
         let model = find_one(name, custom)?;
         if found.iter().all(|other| other.name != model.name) {
             found.push(model);
@@ -263,12 +331,18 @@ mod tests {
             ("fault-around", "linux-4k-faultaround-64k"),
             ("read-around", "linux-readahead-128k"),
             ("read-ahead", "linux-6.17-readahead-128k"),
+            ("64k", "linux-arm64-64k"),
+            ("read-around-4m", "linux-readahead-4m"),
+            ("512k", "image-512k"),
+            ("4m", "image-4m"),
         ] {
             assert_eq!(Memory::named(short), Memory::named(name), "{name}");
             assert_eq!(serde_json::to_value(Memory::named(name)).unwrap(), short);
             let names = [short, name].map(str::to_owned);
             assert_eq!(find(&names, &[]).unwrap(), find(&names[1..], &[]).unwrap(), "{name}");
         }
+        let all = find(&[ALL.to_owned()], &[]).unwrap();
+        assert_eq!((all.len(), all[0].name.as_str()), (KINDS.len(), "linux-4k"));
         assert_eq!(Memory::named("ios-16k"), Some(Memory::Pages16K));
         assert_eq!(Memory::named("macos-4k"), Some(Memory::Pages4K));
         assert_eq!(Memory::named("4K"), None);

@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use object::elf::{DT_AUDIT, DT_DEPAUDIT, PT_DYNAMIC, PT_INTERP};
@@ -36,6 +36,15 @@ const LOADERS: [&str; 6] = [
     "/usr/lib/ld-linux",
     "/lib/x86_64-linux-gnu/ld-",
 ];
+
+/// The libraries that the program at `path`, of which these are the bytes, loads at startup, as [`loaded_libraries`] finds them.
+///
+/// # Errors
+/// As there; a file that is no ELF image.
+pub fn libraries_of_program(path: &Path, bytes: &[u8]) -> Result<Vec<LoadedLibrary>> {
+    let libraries = ElfFile::parse(bytes).and_then(|file| loaded_libraries(path, &file));
+    libraries.map_err(|error| error.in_file(path))
+}
 
 /// The libraries that the program at `path`, which is `file`, loads at startup, in the loader's order, without the loader
 /// itself. Empty for programs without interpreter.
@@ -92,7 +101,20 @@ pub fn loaded_libraries_from(
             .with_hint(HINT));
     }
     let loader = Path::new(&interpreter);
-    Ok(listing.lines().filter_map(parse_line).filter(|library| !is_same(&library.path, loader)).collect())
+    let libraries = listing.lines().filter_map(parse_line).filter(|library| !is_same(&library.path, loader));
+    Ok(libraries.map(|library| LoadedLibrary { path: without_detours(library.path), ..library }).collect())
+}
+
+/// The same file by a path without `..`: programs that look for libraries beside themselves have `/usr/bin/../lib`.
+fn without_detours(path: PathBuf) -> PathBuf {
+    if !path.components().any(|component| component == Component::ParentDir) {
+        return path;
+    }
+    let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+    match (directory, path.file_name()) {
+        (Some(directory), Some(name)) => directory.join(name),
+        _ => path,
+    }
 }
 
 /// Whether two paths lead to one file.
@@ -157,6 +179,20 @@ mod tests {
             found("\tlibc.musl-x86_64.so.1 => /lib/ld-musl-x86_64.so.1 (0x7f2f0b6d6000)"),
             library("libc.musl-x86_64.so.1", "/lib/ld-musl-x86_64.so.1")
         );
+    }
+
+    #[test]
+    #[allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+    fn paths_lead_straight_to_libraries() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        for folder in ["bin", "lib"] {
+            std::fs::create_dir(root.join(folder)).unwrap();
+        }
+        assert_eq!(without_detours(root.join("bin/../lib/one.so")), root.join("lib/one.so"));
+        for kept in ["bin/../none/one.so", "lib/one.so"] {
+            assert_eq!(without_detours(root.join(kept)), root.join(kept));
+        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub(crate) mod inspect_macho;
 mod kept_inputs;
 pub mod man;
 pub mod measure;
+mod measured_input;
 mod moved_set;
 pub mod optimize;
 pub(crate) mod optimize_layout;

@@ -18,7 +18,7 @@ use reorder_relocate::elf::names::{bytes_of_names, looked_up_names, place_names}
 use reorder_report::table::counted;
 use reorder_run::check::{Trial, TrialFile};
 use reorder_run::loaded_libraries::{
-    LoadedLibrary, SEARCH_PATH, is_same, loaded_libraries, loaded_libraries_from,
+    LoadedLibrary, SEARCH_PATH, is_same, libraries_of_program, loaded_libraries_from,
 };
 use reorder_system::mapped::{MappedImage, map_image};
 use reorder_system::write::{Pending, ReplaceOptions, Warning, together_if};
@@ -80,8 +80,7 @@ impl<'run> MovedSet<'run> {
         context: &Context,
     ) -> Result<Self> {
         let in_program = |error: Error| error.in_file(program);
-        let libraries = ElfFile::parse(&mapped).and_then(|file| loaded_libraries(program, &file));
-        let libraries = libraries.map_err(in_program)?;
+        let libraries = libraries_of_program(program, &mapped)?;
         let name = program.file_name().unwrap_or(OsStr::new("program"));
         if let Some(library) = libraries.iter().find(|library| OsStr::new(&library.name) == name) {
             return Err(Error::usage(format!(
@@ -248,12 +247,14 @@ impl<'run> MovedSet<'run> {
     pub(super) fn write(&self, kept: KeptFiles) -> Result<Vec<Warning>> {
         self.moved.iter().try_for_each(|image| image.original.unchanged())?;
         let directory = self.directory;
-        let is_new = !directory.exists();
-        std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, error))?;
-        let written = self.write_into_directory(kept);
-        if written.is_err() && is_new {
+        let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        // The innermost first.
+        let new: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
+        let made = std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, error));
+        let written = made.and_then(|()| self.write_into_directory(kept));
+        if written.is_err() {
             // Fails if another process has put files there, which then stay.
-            let _ = std::fs::remove_dir(directory);
+            let _ = new.into_iter().try_for_each(std::fs::remove_dir);
         }
         written
     }

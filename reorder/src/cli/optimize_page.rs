@@ -41,6 +41,7 @@ pub(super) fn pending_page(
         coverage: &coverage,
         comparison: Some(Comparison::Image(&Placement::of_image(&image, new, moves)?)),
         models: &memory::default_for_elf(),
+        processes: &[],
     })?;
     Pending::whole(place, &document.0)
 }

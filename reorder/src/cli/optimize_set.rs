@@ -19,7 +19,7 @@ use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::memory;
 use reorder_layout::simulate::{ImageNames, Placement, simulate};
 use reorder_run::check::Version;
-use reorder_run::loaded_libraries::loaded_libraries;
+use reorder_run::loaded_libraries::libraries_of_program;
 use reorder_run::measure::{LibraryPair, Measurement};
 use reorder_run::record;
 use reorder_run::stop_rule::StopRule;
@@ -47,9 +47,8 @@ pub(super) fn run(
     // Before anything runs: what cannot be written later.
     prepare(directory)?;
     let mapped = map_image(program)?;
-    let libraries = ElfFile::parse(&mapped).and_then(|file| loaded_libraries(program, &file));
-    let libraries = libraries.map_err(|error| error.in_file(program))?;
-    let paths: Vec<PathBuf> = libraries.into_iter().map(|library| library.path).collect();
+    let paths: Vec<PathBuf> =
+        libraries_of_program(program, &mapped)?.into_iter().map(|library| library.path).collect();
 
     // Dropped after all files: a signal that ended this process earlier would leave them where they are.
     let _interruption = Interruption::note();

@@ -14,9 +14,8 @@ use crate::cli::record_scenarios::scenarios_to_record;
 use crate::cli::scenarios_input::ConfigurationArguments;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, Result};
-use reorder_image::elf::file::ElfFile;
 use reorder_report::table::{counted, grouped};
-use reorder_run::loaded_libraries::loaded_libraries;
+use reorder_run::loaded_libraries::libraries_of_program;
 use reorder_run::record::{self, LittleKnown, RecordOutcome, RecordRequest, TraceDirectory};
 use reorder_system::mapped::map_image;
 use reorder_system::stops::Ending;
@@ -120,9 +119,7 @@ fn images(arguments: &RecordArguments, program: &OsStr) -> Result<Vec<PathBuf>> 
     let mut images = arguments.images.clone();
     if arguments.libraries {
         let path = record::find_program(program)?;
-        let bytes = map_image(&path)?;
-        let libraries = ElfFile::parse(&bytes).and_then(|file| loaded_libraries(&path, &file));
-        let libraries = libraries.map_err(|error| error.in_file(&path))?;
+        let libraries = libraries_of_program(&path, &map_image(&path)?)?;
         images.extend(libraries.into_iter().map(|library| library.path));
     }
     Ok(images)

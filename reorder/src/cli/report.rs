@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
+use crate::cli::measured_input::MeasuredInput;
 use crate::cli::report_set;
 use crate::cli::scenarios_input::{Configured, ScenariosInput};
 use crate::cli::second_image::SecondImage;
@@ -22,7 +23,8 @@ Examples:
   reorder report ./program ./build/program -t traces -o report.html # two builds of one program
   reorder report ./program -t traces -o report.html                 # which pages startup touches now
   reorder report ./program --set fast -t traces -o report.html      # with the libraries of `reorder apply --set fast`
-  reorder report ./program program.fast --model android-16k -o report.html --format json";
+  reorder report ./program program.fast --model android-16k -o report.html --format json
+  reorder report ./program --set fast -t traces --measured process.json -o report.html";
 
 /// Write an HTML page that shows which pages startup touches
 ///
@@ -46,6 +48,8 @@ pub struct ReportArguments {
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
     #[command(flatten)]
+    pub(super) measured: MeasuredInput,
+    #[command(flatten)]
     pub(super) scenarios: ScenariosInput,
 }
 
@@ -56,7 +60,8 @@ impl ReportArguments {
         images: impl IntoIterator<Item = &'path PathBuf>,
         configured: &Configured,
     ) -> Result<KeptFiles> {
-        let read = KeptFiles::default().reads("an image", images);
+        let read =
+            KeptFiles::default().reads("an image", images).reads("a measurement", &self.measured.measured);
         Ok(self.scenarios.files(configured)?.iter().fold(read, |read, (what, files)| read.reads(what, files)))
     }
 }
@@ -67,8 +72,8 @@ pub(super) const PAGE_NAME: &str = "give the page another name, such as report.h
 /// Runs the command.
 ///
 /// # Errors
-/// Unreadable images, traces that do not fit, a NEW that is neither IMAGE with functions moved nor another build, a page
-/// that cannot be written or would replace what is read; nothing is written then.
+/// Unreadable images, traces or measurements that do not fit, a NEW that is neither IMAGE with functions moved nor another
+/// build, a page that cannot be written or would replace what is read; nothing is written then.
 pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus> {
     if let Some(directory) = &arguments.set {
         return report_set::run(arguments, directory, context);
@@ -80,6 +85,7 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     let configured = arguments.scenarios.configured(&context.talk)?;
     let read = arguments.kept(std::iter::once(path).chain(&arguments.new), &configured)?;
     read.writes("page", &arguments.output, PAGE_NAME)?;
+    let processes = arguments.measured.processes(path)?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let new = arguments.new.as_deref();
@@ -101,6 +107,7 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
         coverage: &starts.traces.coverage,
         comparison: second.as_ref().and_then(|second| second.comparison(placement.as_ref())),
         models: &models,
+        processes: &processes,
     })?;
     whole(&arguments.output, &document.0)?;
     summary.page = arguments.output.display().to_string();

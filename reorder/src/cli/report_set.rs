@@ -12,11 +12,10 @@ use crate::cli::report::{PAGE_NAME, ReportArguments};
 use crate::exit_status::ExitStatus;
 use crate::page::{PageRequest, Summary, pages};
 use reorder_base::error::{Error, ErrorKind, Result};
-use reorder_image::elf::file::ElfFile;
 use reorder_layout::simulate::{Comparison, ImageNames};
 use reorder_report::table::{Table, counted, grouped};
 use reorder_report::{Report, Width};
-use reorder_run::loaded_libraries::loaded_libraries;
+use reorder_run::loaded_libraries::libraries_of_program;
 use reorder_system::mapped::{MappedImage, map_image};
 use reorder_system::write::whole;
 
@@ -53,6 +52,7 @@ impl Report for SetSummary {
             text.push_str(&format!("\n{}", table.render(width)));
         }
         text.push_str(&format!("\n{} of the set {}\n", counted(self.images.len() as u64, "image"), self.set));
+        text.extend(self.images.first().map(|program| program.processes_text(width)));
         text
     }
 }
@@ -75,6 +75,7 @@ struct Member {
 pub(super) fn run(arguments: &ReportArguments, directory: &Path, context: &Context) -> Result<ExitStatus> {
     let scenarios = &arguments.scenarios;
     let members = members(&arguments.image, directory)?;
+    let processes = arguments.measured.processes(&arguments.image)?;
     let configured = scenarios.configured(&context.talk)?;
     let read = members.iter().flat_map(|member| [&member.old, &member.new]);
     let read = arguments.kept(read, &configured)?;
@@ -110,7 +111,7 @@ pub(super) fn run(arguments: &ReportArguments, directory: &Path, context: &Conte
     let requests: Vec<PageRequest<'_>> = images
         .iter()
         .zip(groups.iter().zip(&names).zip(&placements))
-        .map(|((_, image, functions, starts, _, models), ((scenarios, names), placement))| PageRequest {
+        .map(|((member, image, functions, starts, _, models), ((scenarios, names), placement))| PageRequest {
             names,
             image,
             functions,
@@ -118,6 +119,7 @@ pub(super) fn run(arguments: &ReportArguments, directory: &Path, context: &Conte
             coverage: &starts.traces.coverage,
             comparison: placement.as_ref().map(Comparison::Image),
             models,
+            processes: if member.old == arguments.image { &processes } else { &[] },
         })
         .collect();
     let (summaries, document) = pages(&requests)?;
@@ -133,8 +135,7 @@ pub(super) fn run(arguments: &ReportArguments, directory: &Path, context: &Conte
 /// The program and each library that it loads, as far as `directory` has them.
 fn members(program: &Path, directory: &Path) -> Result<Vec<Member>> {
     let bytes = map_image(program)?;
-    let libraries = ElfFile::parse(&bytes).and_then(|file| loaded_libraries(program, &file));
-    let libraries = libraries.map_err(|error| error.in_file(program))?;
+    let libraries = libraries_of_program(program, &bytes)?;
     let moved = directory.join(program.file_name().unwrap_or_default());
     if !moved.is_file() {
         return Err(Error::usage("the set does not have this program").in_file(&moved).with_hint(format!(

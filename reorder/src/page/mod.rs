@@ -11,6 +11,7 @@
 mod columns;
 mod names;
 mod pins;
+mod processes;
 mod scenarios;
 mod summary;
 mod template;
@@ -20,6 +21,7 @@ mod tests;
 use std::ops::Range;
 
 pub use columns::Columns;
+pub use processes::MeasuredProcess;
 pub use summary::{
     BiggestFunction, CoverageSummary, FoundBy, ModelFaults, ModelTotal, PinReasonTotal, Pins, ScenarioTotal,
     Summary,
@@ -53,6 +55,8 @@ pub struct PageRequest<'run> {
     pub comparison: Option<Comparison<'run>>,
     /// The memory models; at least one.
     pub models: &'run [MemoryModel],
+    /// What was measured of processes that run the image.
+    pub processes: &'run [MeasuredProcess],
 }
 
 impl PageRequest<'_> {

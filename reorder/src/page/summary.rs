@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::PageRequest;
 use super::names::{name_of, printable};
 use super::pins::PinnedFunctions;
+use super::processes::MeasuredProcess;
 use super::scenarios::{FirstTouch, ModelResult, Results, ScenarioResult};
 use reorder_image::functions::FunctionIndex;
 use reorder_image::pins::PinReason;
@@ -59,6 +60,9 @@ pub struct Summary {
     pub coverage: CoverageSummary,
     /// The biggest functions that any recording runs, biggest first.
     pub biggest_functions: Vec<BiggestFunction>,
+    /// Faults of the whole process, in the program and its libraries, as they were measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<MeasuredProcess>,
 }
 
 /// A memory model and what all scenarios cost under it.
@@ -217,6 +221,7 @@ pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &Pin
         pins: pin_totals(request, results, pins),
         coverage: coverage_summary(request.coverage),
         biggest_functions: biggest(request, &results.all.order),
+        processes: request.processes.to_vec(),
     }
 }
 
@@ -356,11 +361,17 @@ impl Report for Summary {
                 counted(kept, "function")
             ));
         }
-        text
+        text + &self.processes_text(width)
     }
 }
 
 impl Summary {
+    /// Faults of the whole process, after an empty line.
+    #[must_use]
+    pub fn processes_text(&self, width: Width) -> String {
+        self.processes.iter().map(|process| format!("\n{}", process.text(width))).collect()
+    }
+
     fn faults_table(&self, width: Width) -> String {
         let mut titles = vec!["faults, all scenarios", "bound", "image"];
         if self.new_image.is_some() {

@@ -3,10 +3,27 @@
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
+use std::os::fd::AsRawFd as _;
 
 use memmap2::Mmap;
 
 use crate::PAGE_BYTES;
+
+/// Writes the file's changed pages to the disk and waits for that, but not for the disk's own cache and the file system's
+/// journal, which may wait for all that others write.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn write_back(file: &File) -> io::Result<()> {
+    const WRITE_AND_WAIT: libc::c_uint =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: the descriptor is open as long as `file` lives, and the call touches no memory of this process.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, WRITE_AND_WAIT) } {
+        0 => Ok(()),
+        // File systems that cannot write parts of a file.
+        _ => file.sync_data(),
+    }
+}
 
 /// A mapping of a file to ask about its pages. Pages that this process read through it cannot be dropped from the cache, so the
 /// one that is asked should not be the one that is read.

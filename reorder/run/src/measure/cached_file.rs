@@ -8,7 +8,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use reorder_base::error::{Error, Result};
 use reorder_base::hint::Hint;
-use reorder_system::residence::Residence;
+use reorder_system::residence::{Residence, write_back};
 
 /// Pages that another processor has just touched sit in its private list for a moment and cannot be dropped; a few
 /// short waits are enough, and more would not help a file that another process maps.
@@ -49,9 +49,19 @@ impl CachedFile {
     /// Pages that another process maps stay, and the kernel answers "resident" for every page of a file that
     /// another user owns, so `false` may also mean "cannot be known".
     pub(super) fn try_evict(&self) -> Result<bool> {
-        // Dirty pages cannot be dropped.
-        self.file.sync_data().map_err(|error| Error::io(&self.path, error))?;
+        if self.drop_pages()? {
+            return Ok(true);
+        }
+        // Dirty pages cannot be dropped. Nothing has to outlive a crash, so the disk need not be flushed.
+        write_back(&self.file).map_err(|error| Error::io(&self.path, error))?;
         self.drop_until(|| Ok(self.resident_pages()?.iter().all(|page| !page)))
+    }
+
+    /// Drops what can be dropped at once; whether nothing is left.
+    fn drop_pages(&self) -> Result<bool> {
+        posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
+            .map_err(|error| Error::io(&self.path, error.into()))?;
+        Ok(self.resident_pages()?.iter().all(|page| !page))
     }
 
     /// Empties a page cache that was emptied before.

@@ -22,6 +22,7 @@ pub(super) struct Mapping {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) is_executable: bool,
+    pub(super) is_writable: bool,
     /// Where in the file it begins.
     pub(super) offset: u64,
 }
@@ -40,14 +41,15 @@ fn parse_maps(listing: &str, program: &str) -> Vec<Mapping> {
 }
 
 /// A line `start-end rwxp offset device inode path`; the path is the rest of the line and may hold spaces.
-fn parse_line(line: &str) -> Option<(Mapping, &str)> {
+pub(super) fn parse_line(line: &str) -> Option<(Mapping, &str)> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     let (start, end) = (hexadecimal(start.as_bytes())?, hexadecimal(end.as_bytes())?);
-    let is_executable = rest.as_bytes().get(2) == Some(&b'x');
+    let has = |place: usize, permission: u8| rest.as_bytes().get(place) == Some(&permission);
+    let (is_writable, is_executable) = (has(1, b'w'), has(2, b'x'));
     let offset = hexadecimal(rest.split(' ').nth(1)?.as_bytes())?;
     let path = rest.splitn(5, ' ').nth(4).unwrap_or_default().trim_start();
-    (start <= end).then_some((Mapping { start, end, is_executable, offset }, path))
+    (start <= end).then_some((Mapping { start, end, is_executable, is_writable, offset }, path))
 }
 
 /// Pages of the program's file, by their place in the file, whose text mapping a stopped process has in its page
@@ -77,7 +79,8 @@ pub(super) fn pages_between(pid: Pid, start: u64, end: u64) -> Option<BTreeSet<u
     if end - start > MAX_BYTES {
         return None;
     }
-    pages_in_table(pid, &[&Mapping { start, end, is_executable: false, offset: start }])
+    let mapping = Mapping { start, end, is_executable: false, is_writable: false, offset: start };
+    pages_in_table(pid, &[&mapping])
 }
 
 fn pages_in_table(pid: Pid, text: &[&Mapping]) -> Option<BTreeSet<u64>> {
@@ -162,8 +165,13 @@ mod tests {
             .into_iter()
             .filter(|mapping| mapping.is_executable)
             .collect();
-        let expected =
-            Mapping { start: 0x55d0_c001_0000, end: 0x55d0_c011_0000, is_executable: true, offset: 0x10000 };
+        let expected = Mapping {
+            start: 0x55d0_c001_0000,
+            end: 0x55d0_c011_0000,
+            is_executable: true,
+            is_writable: false,
+            offset: 0x10000,
+        };
         assert_eq!(text, [expected]);
         assert_eq!(parse_maps(LISTING, "/opt/my"), []);
     }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use reorder_base::error::{Error, Result};
-use reorder_image::elf::file::ElfFile;
-use reorder_run::loaded_libraries::{LoadedLibrary, loaded_libraries};
+use reorder_run::loaded_libraries::{LoadedLibrary, libraries_of_program};
 use reorder_run::measure::{LibraryPair, MeasureRequest};
 use reorder_system::mapped::map_image;
 
@@ -35,9 +34,7 @@ impl WholeProcessArguments {
                 .with_hint("name the directory that `reorder optimize --libraries -o DIR` wrote"));
         }
         let program = &request.old;
-        let bytes = map_image(program)?;
-        let libraries = ElfFile::parse(&bytes).and_then(|file| loaded_libraries(program, &file));
-        let libraries = libraries.map_err(|error| error.in_file(program))?;
+        let libraries = libraries_of_program(program, &map_image(program)?)?;
         let named = libraries.into_iter().filter(|library| !library.name.contains('/'));
         let libraries: Vec<LibraryPair> = named.map(|library| pair(library, directory)).collect();
         if let Some(directory) = directory.filter(|_| libraries.iter().all(|pair| pair.old == pair.new)) {

@@ -227,6 +227,7 @@ async function open() {
   fillChoices();
   showFacts();
   showCoverage();
+  showProcesses();
   update();
   const [columns, names] = await Promise.all([unpack("columns"), unpack("names")]);
   program = new Program(JSON.parse(columns), names);

@@ -130,6 +130,44 @@ function showSet() {
     { title: "Image" }, { title: "Functions run", isFigure: true }, { title: "Moved", isFigure: true }, ...faultColumns], rows));
 }
 
+/** What was measured of the processes; it is the same for all images of a set, and the program has it. */
+const processes = summaries[0].processes ?? [];
+
+/** The faults of one measured process, by kind and by file. */
+function showProcess(process) {
+  const hasMajors = process.total.old.major !== undefined;
+  const isPages = process.source === "page_table";
+  const sides = process.total.new === undefined ? [["old", ""]] : [["old", ", before"], ["new", ", after"]];
+  const counts = [...(hasMajors ? [["major", "Waited for the disk"]] : []), ["all", isPages ? "Pages" : "All faults"]];
+  const columns = counts.flatMap(([, title]) => [...sides.map(([, side]) => ({ title: title + side, isFigure: true })),
+    ...(sides.length > 1 ? [{ title: "Change", isFigure: true }] : [])]);
+  const cells = (row) => counts.flatMap(([key]) => {
+    const [old, after] = sides.map(([side]) => row[side][key] ?? 0);
+    return [figure(grouped(old)), ...(after === undefined ? [] : [figure(element("strong", {}, grouped(after))), figure(changeText(old, after))])];
+  });
+  const line = (name, row, kind = "") => element("tr", { class: kind }, element("th", { scope: "row" }, name), ...cells(row));
+  const total = line("All", process.total, "total");
+  byId("process-kinds").replaceChildren(plainTable([{ title: "In" }, ...columns],
+    [...process.kinds.map((row) => line(process.kind_titles[row.place], row)), total]));
+  byId("process-files").replaceChildren(plainTable([{ title: "File" }, ...columns],
+    process.files.map((row) => line(element("span", { class: "name", title: row.place }, fileName(row.place)), row))));
+  const seen = {
+    events: "counted by the kernel's events",
+    user_events: "counted by the kernel's events, without those inside system calls",
+    page_table: "in the page table at the end, including neighbours that faults brought in",
+  }[process.source];
+  byId("process-note").textContent = `${process.title}. Measured, not simulated: page ${isPages ? "entries" : "faults"} of the program, its ` +
+    `libraries and everything else, ${seen}; medians.`;
+}
+
+function showProcesses() {
+  byId("process").hidden = processes.length === 0;
+  if (processes.length === 0) return;
+  const choices = processes.map((process, at) => [String(at), process.title]);
+  if (processes.length > 1) segments(byId("process-which"), "Which runs", choices, "0", (at) => showProcess(processes[at]));
+  showProcess(processes[0]);
+}
+
 // Browsers need long to lay out a table of thousands of rows, and readers do not need them all.
 const LISTED_SCENARIOS = 100;
 

@@ -86,10 +86,11 @@ pub(super) fn restored(file: &ElfFile<'_>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Runs of bytes that differ; runs with few equal bytes between them are joined.
+/// Runs of bytes that differ; runs with few equal bytes between them are joined. No run holds a whole field that is the same: names
+/// of symbols may be placed later, and the list would give them their old positions.
 fn differing_runs(old: &[u8], new: &[u8]) -> Vec<Range<usize>> {
-    /// What a separate run costs.
-    const JOINED: usize = 16;
+    /// Bytes of the smallest field that refers to a string.
+    const JOINED: usize = 4;
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (position, _) in old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new) {
         match runs.last_mut() {

@@ -12,16 +12,17 @@ mod report;
 mod series;
 
 use nix::unistd::Pid;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::tracee;
 use regions::{Region, regions};
+use reorder_base::address::RuntimeAddress;
 use reorder_system::fault_samples::FaultSamples;
 use reorder_system::perf_event::Scope;
 pub(super) use series::{Names, ProcessSeries};
 
 /// What is at the address of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
     /// Executable sections of an image.
@@ -47,7 +48,7 @@ pub enum FaultKind {
 }
 
 /// How the faults are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultSource {
     /// By the kernel's events.
@@ -59,7 +60,7 @@ pub enum FaultSource {
 }
 
 /// Faults of one side, medians over the runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FaultCounts {
     /// Those that waited for the disk; absent in warm runs, and where only page tables are seen.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +70,7 @@ pub struct FaultCounts {
 }
 
 /// Faults in one place, of one program or of two.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlaceFaults<P> {
     /// The place.
     pub place: P,
@@ -80,15 +81,15 @@ pub struct PlaceFaults<P> {
     pub new: Option<FaultCounts>,
 }
 
-/// Where faults happen.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Where faults happen, as `measure` writes it and `report` reads it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessFaults {
     /// How they are known.
     pub source: FaultSource,
     /// Runs of each program.
     pub runs: usize,
     /// All of them.
-    pub total: PlaceFaults<&'static str>,
+    pub total: PlaceFaults<String>,
     /// By kind, those without faults left out.
     pub kinds: Vec<PlaceFaults<FaultKind>>,
     /// By file, the one with the most first.
@@ -99,7 +100,7 @@ pub struct ProcessFaults {
 #[derive(Clone, Debug)]
 pub(super) struct RunFaults {
     source: FaultSource,
-    addresses: Vec<u64>,
+    addresses: Vec<RuntimeAddress>,
     of_others: usize,
     regions: Vec<Region>,
 }
@@ -115,12 +116,13 @@ impl RunFaults {
                     Scope::Everything => FaultSource::Events,
                     Scope::UserMode => FaultSource::UserEvents,
                 };
-                Some(Self { source, addresses: faults.own, of_others: faults.others, regions })
+                let addresses = faults.own.into_iter().map(RuntimeAddress).collect();
+                Some(Self { source, addresses, of_others: faults.others, regions })
             }
             None => {
                 let pages =
-                    |region: &Region| tracee::pages_between(pid, region.range.start, region.range.end);
-                let addresses = regions.iter().filter_map(pages).flatten().collect();
+                    |region: &Region| tracee::pages_between(pid, region.range.start.0, region.range.end.0);
+                let addresses = regions.iter().filter_map(pages).flatten().map(RuntimeAddress).collect();
                 Some(Self { source: FaultSource::PageTable, addresses, of_others: 0, regions })
             }
         }

@@ -12,7 +12,8 @@ use object::elf::{
 };
 
 use super::FaultKind;
-use reorder_base::numbers::hexadecimal;
+use crate::measure::tracee::parse_line;
+use reorder_base::address::RuntimeAddress;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::section::Section;
 use reorder_system::mapped::map_image;
@@ -20,7 +21,7 @@ use reorder_system::mapped::map_image;
 /// A range of addresses with one meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Region {
-    pub(super) range: Range<u64>,
+    pub(super) range: Range<RuntimeAddress>,
     pub(super) content: Content,
 }
 
@@ -45,8 +46,9 @@ pub(super) fn regions(pid: Pid) -> Option<Vec<Region>> {
 /// The loader maps the part of a file's writable data that begins as zeros right after the part that is in the file.
 fn parse(listing: &str) -> Vec<Region> {
     let mut regions: Vec<Region> = Vec::new();
-    for (range, permissions, offset, name) in listing.lines().filter_map(fields) {
-        let is_writable = permissions.as_bytes().get(1) == Some(&b'w');
+    for (mapping, name) in listing.lines().filter_map(parse_line) {
+        let range = RuntimeAddress(mapping.start)..RuntimeAddress(mapping.end);
+        let (offset, is_writable) = (mapping.offset, mapping.is_writable);
         let content = match name {
             "" => match regions.last() {
                 Some(Region {
@@ -62,17 +64,6 @@ fn parse(listing: &str) -> Vec<Region> {
         regions.push(Region { range, content });
     }
     regions
-}
-
-/// A line `start-end rwxp offset device inode path`; the path is the rest of the line and may hold spaces.
-fn fields(line: &str) -> Option<(Range<u64>, &str, u64, &str)> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let (start, end) = (hexadecimal(start.as_bytes())?, hexadecimal(end.as_bytes())?);
-    let permissions = words.next()?;
-    let offset = hexadecimal(words.next()?.as_bytes())?;
-    let name = words.nth(2).unwrap_or_default().trim_start();
-    (start <= end).then_some((start..end, permissions, offset, name))
 }
 
 /// Ranges of a file, and what is there.

@@ -26,6 +26,32 @@ impl FaultKind {
     }
 }
 
+impl FaultSource {
+    /// What the figures lack, for people.
+    #[must_use]
+    pub fn limit(self) -> Option<&'static str> {
+        match self {
+            Self::Events => None,
+            Self::UserEvents => Some(
+                "faults inside system calls are not counted; `sysctl kernel.perf_event_paranoid=1` as root shows them",
+            ),
+            Self::PageTable => Some(
+                "the system forbids fault events; these are the pages in the page table at the end, including \
+                 neighbours that faults brought in",
+            ),
+        }
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::PageTable => "pages",
+            Self::Events | Self::UserEvents => "faults",
+        }
+    }
+}
+
 impl ProcessFaults {
     /// A table by kind, one by file, and what limits them.
     #[must_use]
@@ -41,17 +67,8 @@ impl ProcessFaults {
         for row in &self.kinds {
             kinds.row(self.cells(row.place.title().to_owned(), row));
         }
-        kinds.row(self.cells(self.total.place.to_owned(), &self.total));
-        let note = match self.source {
-            FaultSource::Events => "",
-            FaultSource::UserEvents => {
-                "note: faults inside system calls are not counted; `sysctl kernel.perf_event_paranoid=1` as root shows them\n"
-            }
-            FaultSource::PageTable => {
-                "note: the system forbids fault events; these are the pages in the page table at the end, including \
-                 neighbours that faults brought in\n"
-            }
-        };
+        kinds.row(self.cells(self.total.place.clone(), &self.total));
+        let note = self.source.limit().map(|limit| format!("note: {limit}\n")).unwrap_or_default();
         format!("{}{note}", kinds.render(width))
     }
 
@@ -77,10 +94,7 @@ impl ProcessFaults {
     }
 
     fn titles(&self, first: &str) -> Vec<String> {
-        let what = match self.source {
-            FaultSource::PageTable => "pages",
-            FaultSource::Events | FaultSource::UserEvents => "faults",
-        };
+        let what = self.source.unit();
         let columns: &[&str] = if self.has_majors() { &["major", what] } else { &[what] };
         let sides: &[&str] = if self.total.new.is_some() { &[", old", ", new"] } else { &[""] };
         let titles =

@@ -65,16 +65,17 @@ impl ProcessSeries {
         for &address in &run.addresses {
             let at = run.regions.partition_point(|region| region.range.end <= address);
             let region = run.regions.get(at).filter(|region| region.range.contains(&address));
-            let place = match region.map(|region| (&region.content, address - region.range.start)) {
-                None => (String::new(), FaultKind::Unmapped),
-                Some((Content::Anonymous, _)) => (String::new(), FaultKind::HeapAndStack),
-                Some((Content::Kernel, _)) => (String::new(), FaultKind::Kernel),
-                Some((Content::File { path, offset, is_writable }, within)) => {
-                    let kind = self.files.kind_at(path, offset.saturating_add(within), *is_writable);
-                    let name = names.0.get(path).cloned().unwrap_or_else(|| path.display().to_string());
-                    (name, kind)
-                }
-            };
+            let place =
+                match region.map(|region| (&region.content, address.distance_from(region.range.start))) {
+                    None => (String::new(), FaultKind::Unmapped),
+                    Some((Content::Anonymous, _)) => (String::new(), FaultKind::HeapAndStack),
+                    Some((Content::Kernel, _)) => (String::new(), FaultKind::Kernel),
+                    Some((Content::File { path, offset, is_writable }, within)) => {
+                        let kind = self.files.kind_at(path, offset.saturating_add(within), *is_writable);
+                        let name = names.0.get(path).cloned().unwrap_or_else(|| path.display().to_string());
+                        (name, kind)
+                    }
+                };
             *counts.entry(place).or_default() += 1;
         }
         if run.of_others > 0 {
@@ -106,7 +107,7 @@ impl ProcessSeries {
             let by_count = other_key.0.total_cmp(&one_key.0).then(other_key.1.total_cmp(&one_key.1));
             by_count.then_with(|| one.place.cmp(&other.place))
         });
-        Some(ProcessFaults { source, runs, total: self.at("all", |_| true), kinds, files })
+        Some(ProcessFaults { source, runs, total: self.at("all".to_owned(), |_| true), kinds, files })
     }
 
     /// The medians of the faults in the places that `is_there` accepts.
