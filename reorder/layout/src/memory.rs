@@ -122,7 +122,7 @@ pub const PRESETS: [Preset; 11] = [
     Preset {
         name: "linux-arm64-64k",
         title: "64 KiB folios",
-        source: "Linux from 6.16 on on arm64, whose page cache holds code in aligned folios of 64 KiB (exec_folio_order in \
+        source: "Linux from 6.17 on for arm64, whose page cache holds code in aligned folios of 64 KiB (exec_folio_order in \
                  arch/arm64/include/asm/pgtable.h), without further read-ahead; not checked on such a system",
         memory: Memory::Folios64K,
     },
