@@ -6,6 +6,9 @@ use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
+/// Longest run of no-operations at an entry; `-fpatchable-function-entry` is used with a few instructions.
+pub(crate) const MAX_PATCHABLE_BYTES: u64 = 128;
+
 /// One atom's code, understood or not.
 ///
 /// An atom is what lies between two neighbouring function starts. Guarantee for an atom without a pin: nothing in it

@@ -5,8 +5,8 @@ use super::ending::{Following, comes_back};
 use super::flow::{PageUse, Round};
 use super::tables::Dispatch;
 use super::value::{Entries, PageSet, Registers, Value};
-use crate::decode::aarch64::{Operation, Register, WORD, uses};
-use crate::decoded_atom::CodeSum;
+use crate::decode::aarch64::{NOP, Operation, Register, WORD, uses};
+use crate::decoded_atom::{CodeSum, MAX_PATCHABLE_BYTES};
 use reorder_base::address::Address;
 
 impl Round<'_, '_> {
@@ -248,11 +248,21 @@ impl Round<'_, '_> {
     /// `number`, shifted, is added to `base`: if `base` is the address of a function, the sum may lead to another one.
     fn add_to_code(&mut self, base: Value, number: Value, shift: u8) {
         let Some(base) = base.address().map(Address) else { return };
-        let is_function = self.context.starts.binary_search(&base).is_ok();
-        if !is_function || number.address().is_some() {
+        if !self.enters_function(base) || number.address().is_some() {
             return;
         }
         self.facts.sums.insert(CodeSum { base, shift });
+    }
+
+    /// Whether a function starts at `place`, or only no-operations separate `place` from its start, as at the entry of a
+    /// patchable function whose symbol was stripped.
+    fn enters_function(&self, place: Address) -> bool {
+        let starts = &self.context.starts;
+        let Some(next) = starts.get(starts.partition_point(|start| *start < place)) else { return false };
+        let room = next.distance_from(place);
+        let is_filler = |bytes: &[u8]| bytes.chunks(WORD as usize).all(|word| word == NOP.to_le_bytes());
+        room == 0
+            || room <= MAX_PATCHABLE_BYTES && self.context.image.bytes_at(place, room).is_some_and(is_filler)
     }
 
     /// An instruction that reads a raw page without completing an address is understood only if the page stays the same.

@@ -7,6 +7,7 @@ use std::iter;
 use std::ops::Range;
 
 use crate::decode::{aarch64_gap, gap, padding};
+use crate::decoded_atom::MAX_PATCHABLE_BYTES;
 use crate::elf::analysis::aarch64::prefixes::Prefixes;
 use crate::elf::analysis::entry_prefix::prefix_start;
 use crate::elf::analysis::pointers::CodePointer;
@@ -83,8 +84,6 @@ pub struct Partition {
 /// Starts keep their alignment up to this: what compilers give functions. More is kept only where code reads
 /// aligned constants inside a function.
 pub const ORDINARY_ALIGNMENT: u64 = 16;
-/// Longest run of no-operations at an entry; `-fpatchable-function-entry` is used with a few instructions.
-const MAX_PATCHABLE_BYTES: usize = 128;
 /// The widest vector loads from constants inside a function.
 const DATA_ALIGNMENT: u64 = 64;
 
@@ -165,7 +164,7 @@ impl Partition {
         }
         let is_filler = |range: Range<Address>| {
             let bytes = code.bytes(range.clone());
-            bytes.len() <= MAX_PATCHABLE_BYTES
+            bytes.len() as u64 <= MAX_PATCHABLE_BYTES
                 && padding_length(code.processor, bytes, range.start) == bytes.len()
         };
         let (before, after) = block.starts_around(address);

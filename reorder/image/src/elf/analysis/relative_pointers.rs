@@ -98,18 +98,18 @@ pub(crate) fn check_relative_pointers(
             if tables.get(after).is_some_and(|table| table.base == base) {
                 return None;
             }
-            // A table ends at the latest where something else is named, which also bounds the scan of what is named by the
-            // size of the data.
+            // What is named next bounds the scan by the size of the data. It need not end the table: code names places before
+            // an array to index it from one. So the table goes on from there as long as each word leads to a function.
             let next = candidates.get(candidates.partition_point(|&named| named <= base));
             let next = next.map_or(section.end(), |&next| next.min(section.end()));
             let start = base.distance_from(section.address) as usize;
-            let bytes = &file.section_bytes(section)[start..next.distance_from(section.address) as usize];
-            let words = bytes.chunks_exact(4).enumerate().take(most);
-            Some(words.filter_map(move |(index, word)| {
+            let words = file.section_bytes(section)[start..].chunks_exact(4).enumerate().take(most);
+            let words = words.map(move |(index, word)| {
                 let place = base.plus(4 * index as u64);
-                let block = entry_at(code, partition, base, place, word)?;
-                (!in_table(place)).then_some((place, block))
-            }))
+                (place, entry_at(code, partition, base, place, word))
+            });
+            let words = words.take_while(move |(place, block)| *place < next || block.is_some());
+            Some(words.filter_map(move |(place, block)| Some((place, block.filter(|_| !in_table(place))?))))
         })
         .flatten_iter()
         .collect();

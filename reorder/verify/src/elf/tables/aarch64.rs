@@ -120,8 +120,7 @@ fn check_sum(
 ) {
     let mut place = table;
     while let Some(word) = TableWord::at(pair, anchor, place, width) {
-        let is_start = pair.moves.containing(word.target).is_some_and(|it| it.old_start == word.target);
-        if !is_start {
+        if !is_entry(pair, word.target) {
             break;
         }
         outcome.words += 1;
@@ -132,6 +131,25 @@ fn check_sum(
         place = place.plus(u64::from(width));
     }
     outcome.followed.push(table..place);
+}
+
+/// Whether a function is entered at `target`: at its start, or at no-operations right before or after that, which patchable
+/// functions have around their entry.
+fn is_entry(pair: ImagePair<'_>, target: Address) -> bool {
+    /// `NOP`.
+    const NO_OPERATION: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
+    /// Bytes of the longest run that counts.
+    const MAX_RUN: u64 = 128;
+    let is_filler = |start: Address, end: Address| {
+        let size = end.distance_from(start);
+        let bytes =
+            pair.old.code_at(start.0, end.0).filter(|_| size <= MAX_RUN).and_then(|it| it.at(start.0, size));
+        bytes.is_some_and(|bytes| bytes.chunks(NO_OPERATION.len()).all(|word| word == NO_OPERATION))
+    };
+    match pair.moves.containing(target) {
+        Some(function) => function.old_start == target || is_filler(function.old_start, target),
+        None => pair.moves.following(target).is_some_and(|next| is_filler(target, next.old_start)),
+    }
 }
 
 /// Checks the words of `table`, at most up to `limit`, that code adds to `anchor`: one that leads to the start of a function
@@ -149,7 +167,7 @@ fn check_distances(
         let place = table.plus(number * u64::from(width));
         let word = (place < limit).then(|| TableWord::at(pair, anchor, place, width)).flatten();
         let Some(word) = word else { return };
-        let is_start = pair.moves.containing(word.target).is_some_and(|it| it.old_start == word.target);
+        let is_start = is_entry(pair, word.target);
         if !is_start && word.target != anchor {
             return;
         }

@@ -4,12 +4,12 @@
 //! may come from the global offset table, or from the caller. So the numbers at all places of the data count, in all
 //! widths, and shifted as the sum shifts them. The function that is added to always stays.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
-use crate::decoded_atom::{CodeSum, DecodedAtom, beyond_sums};
-use crate::elf::analysis::blocks::{BlockIndex, Partition};
+use crate::decoded_atom::{CodeSum, DecodedAtom, MAX_PATCHABLE_BYTES, beyond_sums};
+use crate::elf::analysis::blocks::{BlockIndex, GapContent, Partition};
 use crate::elf::analysis::references::Finding;
 use crate::elf::file::ElfFile;
 use crate::elf::section::Section;
@@ -44,9 +44,19 @@ pub(super) fn check_code_sums(
     sums.sort_unstable();
     sums.dedup_by_key(|(sum, _)| *sum);
     let Some(&(_, evidence)) = sums.first() else { return Ok(Vec::new()) };
+    let patched: BTreeMap<Address, BlockIndex> =
+        sums.iter().filter_map(|(sum, _)| Some((sum.base, patchable_at(partition, sum.base)?))).collect();
+    let rooms: BTreeSet<u64> = patched
+        .iter()
+        .map(|(base, block)| partition.block(*block).first_function.distance_from(*base))
+        .collect();
     let starts: Vec<(Address, BlockIndex)> = (0..)
         .zip(&partition.blocks)
         .flat_map(|(index, block)| block.function_starts().map(move |start| (start, BlockIndex(index))))
+        .flat_map(|(start, block)| {
+            let rooms = [0].into_iter().chain(rooms.iter().copied());
+            rooms.map(move |room| (start.plus(room.wrapping_neg()), block))
+        })
         .collect();
     let at_once = (MAX_WANTED / starts.len().max(1)).max(1);
     if sums.len() > at_once.saturating_mul(MAX_PASSES) {
@@ -59,11 +69,31 @@ pub(super) fn check_code_sums(
             found.extend(wanted.found_in(file.section_bytes(section)));
         }
     }
-    let of_bases =
-        sums.iter().filter_map(|(sum, evidence)| Some((partition.block_containing(sum.base)?, *evidence)));
-    let pinned = of_bases.chain(found);
-    let pin = |(block, evidence)| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
-    Ok(pinned.map(pin).collect())
+    let home = |base: Address| partition.block_containing(base).or_else(|| patched.get(&base).copied());
+    let of_bases = sums.iter().filter_map(|(sum, evidence)| Some((home(sum.base)?, *evidence)));
+    let pinned: Vec<(BlockIndex, Address)> = of_bases.chain(found).collect();
+    // The no-operations at an entry must not be given to other functions.
+    let gaps_before = pinned.iter().filter_map(|(block, _)| {
+        let before = Address(partition.block(*block).start.0.wrapping_sub(1));
+        partition.gap_containing(before).filter(|_| !rooms.is_empty()).map(Finding::KeepGap)
+    });
+    let pin = |&(block, evidence): &(BlockIndex, Address)| {
+        Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence })
+    };
+    Ok(pinned.iter().map(pin).chain(gaps_before).collect())
+}
+
+/// The block whose first function is entered at `address`, before its start: patchable functions have no-operations at their
+/// entry, before what their unwind entries cover, and in a stripped image nothing else tells of the entry.
+fn patchable_at(partition: &Partition, address: Address) -> Option<BlockIndex> {
+    let gap = partition.gap_containing(address).map(|gap| &partition.gaps[gap]);
+    let block = match gap {
+        Some(gap) if gap.content == GapContent::Padding => partition.block_containing(gap.end),
+        Some(_) => None,
+        None => partition.block_containing(address),
+    };
+    let start = |block: &BlockIndex| partition.block(*block).first_function;
+    block.filter(|block| address < start(block) && start(block).distance_from(address) <= MAX_PATCHABLE_BYTES)
 }
 
 /// Numbers that lead from what is added to to another function.
