@@ -117,7 +117,7 @@ mod tests {
         let expected = "\
 git status \\u{202e}: 3 warm starts
 the whole process, by file  faults, old  faults, new
-/usr/bin/git\\u{7}                   50           30
+/usr/bin/git\\u{7}                    50           30
 
 the whole process, by kind  faults, old  faults, new
 text                                 50           30
@@ -131,7 +131,7 @@ note: faults inside system calls are not counted; `sysctl kernel.perf_event_para
     #[test]
     fn other_files_are_no_measurements() {
         for (changed, cause) in [
-            (("measure", "gate"), "it is of \"gate\""),
+            (("\"measure\"", "\"gate\""), "it is of \"gate\""),
             (("reorder/1", "reorder/9"), "in the schema \"reorder/9\""),
             (("user_events", "guesses"), "unknown variant"),
             (("\"process\": {", "\"other\": {"), "it has no faults of a whole process"),
