@@ -44,6 +44,7 @@ const REPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("report-measured-other", &["report next -t next-traces --measured process.json -o report.html"]),
+    ("report-measured-other-new", &["report program next -t traces --measured process.json -o report.html"]),
     ("report-measured-no-measurement", &["report program -t traces --measured conflict.json -o report.html"]),
     ("explain", &["explain program read_settings print_help search anchored -t traces"]),
     ("explain-json", &["explain program read_settings print_help search anchored -t traces --format json"]),

@@ -52,7 +52,7 @@ impl Starts {
         let notes = TraceFiles::find(&options.traces)?.read(
             &companions,
             |mut trace| {
-                build_names.keep_recorded(&trace, functions);
+                build_names.learn(&trace, functions);
                 build_names.give(&mut trace);
                 (resolver.resolve(&trace), trace)
             },
@@ -61,6 +61,7 @@ impl Starts {
                 distinct.add(trace);
             },
         )?;
+        build_names.keep_learned();
         let traces = resolver.collect(resolutions.into_iter()).map_err(Failure::Unfit)?;
         let distinct = distinct.traces();
         let names = resolver.collect(distinct.iter().map(|trace| resolver.resolve(trace)))?.coverage;

@@ -309,7 +309,8 @@ fn find_one(name: &str, custom: &[MemoryModel]) -> Result<MemoryModel> {
     let custom_one = custom.iter().find(|model| model.name == name).cloned();
     custom_one.or_else(|| preset(name).map(|&preset| preset.into())).ok_or_else(|| {
         let own = custom.iter().map(|model| model.name.as_str());
-        let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).chain(own).collect();
+        let presets = PRESETS.iter().map(|preset| preset.name);
+        let known: Vec<&str> = presets.chain(own).chain([ALL]).collect();
         Error::usage(format!("no memory model is called {name}")).with_hint(format!(
             "there are {}; others are defined by [model.NAME] in reorder.toml",
             known.join(", ")

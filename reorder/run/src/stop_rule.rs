@@ -56,6 +56,8 @@ pub(crate) struct Stopper<'rule> {
     rule: &'rule StopRule,
     started: Instant,
     asked: Option<Instant>,
+    /// It has printed the text.
+    has_text: bool,
     /// Bytes of each output that were searched.
     searched: [u64; 2],
 }
@@ -63,7 +65,7 @@ pub(crate) struct Stopper<'rule> {
 impl<'rule> Stopper<'rule> {
     /// For a run that begins now.
     pub(crate) fn new(rule: &'rule StopRule) -> Self {
-        Self { rule, started: Instant::now(), asked: None, searched: [0; 2] }
+        Self { rule, started: Instant::now(), asked: None, has_text: false, searched: [0; 2] }
     }
 
     /// Looks at the clock and at what was printed so far.
@@ -73,11 +75,17 @@ impl<'rule> Stopper<'rule> {
             return Ok(if is_over { Wish::Ends(Signal::SIGKILL) } else { Wish::GoesOn });
         }
         let is_time = self.rule.after.is_some_and(|after| self.started.elapsed() >= after);
-        if !is_time && !self.has_printed(outputs)? {
+        self.has_text = self.has_printed(outputs)?;
+        if !is_time && !self.has_text {
             return Ok(Wish::GoesOn);
         }
         self.asked = Some(Instant::now());
         Ok(Wish::Ends(Signal::SIGTERM))
+    }
+
+    /// Whether the run, which has ended, never printed the text that it was to be ended for.
+    pub(crate) fn misses_text(&mut self, outputs: Option<&[File; 2]>) -> io::Result<bool> {
+        Ok(self.rule.until.is_some() && !self.has_text && !self.has_printed(outputs)?)
     }
 
     /// Whether the run was asked to end.
@@ -133,6 +141,18 @@ mod tests {
             assert_eq!(stopper.look(Some(&files)).unwrap(), Wish::Ends(Signal::SIGTERM));
             assert_eq!(stopper.look(Some(&files)).unwrap(), Wish::GoesOn, "it is asked once");
         }
+    }
+
+    #[test]
+    fn a_text_after_the_last_look_is_not_missed() {
+        let rule = StopRule { until: Some("ready".to_owned()), ..StopRule::default() };
+        let mut stopper = Stopper::new(&rule);
+        let mut files = [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
+        assert_eq!(stopper.look(Some(&files)).unwrap(), Wish::GoesOn);
+        assert!(stopper.misses_text(Some(&files)).unwrap());
+        files[0].write_all(b"ready").unwrap();
+        assert!(!stopper.misses_text(Some(&files)).unwrap());
+        assert!(!Stopper::new(&StopRule::default()).misses_text(None).unwrap(), "no text is wanted");
     }
 
     #[test]

@@ -7,8 +7,10 @@ use clap::Args;
 
 use crate::cli::context::Context;
 use crate::cli::scenarios_input::Configured;
+use crate::cli::talk::Talk;
 use reorder_base::error::{Error, Result};
 use reorder_layout::configuration::ScenarioTable;
+use reorder_run::record::RecordOutcome;
 use reorder_run::stop_rule::StopRule;
 
 /// When runs are asked to end.
@@ -39,6 +41,19 @@ impl EndingArguments {
         }
         Ok(StopRule { after, until: self.until.clone() })
     }
+}
+
+/// Says that `run` ended before it printed what it was to be ended for: then something else was recorded than the user means.
+/// Gives whether that is so.
+pub(super) fn warn_of_missed_text(run: &str, stop: &StopRule, outcome: &RecordOutcome, talk: &Talk) -> bool {
+    let Some(text) = stop.until.as_ref().filter(|_| outcome.misses_text) else { return false };
+    let cause = match outcome.was_asked_to_end {
+        true => format!("{run} never printed `{text}`"),
+        false => format!("{run} ended by itself with {} and never printed `{text}`", outcome.ending),
+    };
+    let next = "run it by hand with these arguments, as this user: only what it ran until then is recorded";
+    talk.warning(&cause, Some(next));
+    true
 }
 
 /// The rule of the scenario called `name` in `reorder.toml`.

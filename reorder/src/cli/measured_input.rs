@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::page::MeasuredProcess;
 use reorder_base::error::{Error, Result};
+use reorder_system::mapped::map_image;
 
 /// The flag.
 #[derive(Args, Debug)]
@@ -17,25 +18,38 @@ pub(super) struct MeasuredInput {
 }
 
 impl MeasuredInput {
-    /// The measured processes, none without the flag; `program` must be what was run.
+    /// The measured processes, none without the flag; `program` must be what was run, and `new` what it was compared with, if
+    /// there is one.
     ///
     /// # Errors
-    /// A file that is something else, or of another program.
-    pub(super) fn processes(&self, program: &Path) -> Result<Vec<MeasuredProcess>> {
+    /// A file that is something else, or of other programs.
+    pub(super) fn processes(&self, program: &Path, new: Option<&Path>) -> Result<Vec<MeasuredProcess>> {
         let Some(file) = &self.measured else { return Ok(Vec::new()) };
-        let processes = std::fs::read(file)
-            .map_err(|error| Error::io(file, error))
-            .and_then(|bytes| MeasuredProcess::read(&bytes).map_err(|error| error.in_file(file)))?;
-        let same = |other: &Path| match (program.canonicalize(), other.canonicalize()) {
-            (Ok(program), Ok(other)) => program == other,
-            // Measured on another machine, or from another directory.
-            _ => program.file_name() == other.file_name(),
-        };
-        match processes.iter().find(|process| !same(&process.program)) {
-            None => Ok(processes),
-            Some(other) => Err(Error::usage(format!("it has runs of {}", other.program.display()))
-                .in_file(file)
-                .with_hint(format!("measure {}, or name the program that was run", program.display()))),
+        let bytes = map_image(file)?;
+        let processes = MeasuredProcess::read(&bytes).map_err(|error| error.in_file(file))?;
+        for process in &processes {
+            let pairs = [(Some(program), Some(&process.program)), (new, process.new_program.as_ref())];
+            for (wanted, measured) in pairs {
+                if let (Some(wanted), Some(measured)) = (wanted, measured)
+                    && !is_same(wanted, measured)
+                {
+                    return Err(Error::usage(format!("it has runs of {}", measured.display()))
+                        .in_file(file)
+                        .with_hint(format!(
+                            "measure {}, or name the program that was run",
+                            wanted.display()
+                        )));
+                }
+            }
         }
+        Ok(processes)
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        // Measured on another machine, or from another directory.
+        _ => one.file_name() == other.file_name(),
     }
 }

@@ -253,8 +253,10 @@ impl<'run> MovedSet<'run> {
         let made = std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, error));
         let written = made.and_then(|()| self.write_into_directory(kept));
         if written.is_err() {
-            // Fails if another process has put files there, which then stay.
-            let _ = new.into_iter().try_for_each(std::fs::remove_dir);
+            for folder in new {
+                // Fails for one that was not made, and if another process has put files there, which then stay.
+                let _ = std::fs::remove_dir(folder);
+            }
         }
         written
     }

@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::cli::check_args::{check_all, words};
 use crate::cli::context::Context;
-use crate::cli::ending_args::{EndingArguments, InputArgument, telling_when_long};
+use crate::cli::ending_args::{EndingArguments, InputArgument, telling_when_long, warn_of_missed_text};
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::optimize_layout::{LaidOut, LayoutChoice, Recorded, laid_out};
 use crate::cli::optimize_page::pending_page;
@@ -36,7 +36,7 @@ use reorder_report::table::counted;
 use reorder_run::check::{CheckRequest, CheckedRun, Trial, TrialFile};
 use reorder_run::measure::{self, LibraryPair, MeasureRequest, Measurement};
 use reorder_run::processor;
-use reorder_run::record::{self, RecordOutcome, RecordRequest, RecordedTrace};
+use reorder_run::record::{self, RecordRequest, RecordedTrace};
 use reorder_run::runnable;
 use reorder_run::stop_rule::StopRule;
 use reorder_system::interruption::Interruption;
@@ -273,13 +273,14 @@ pub(super) fn record_runs(
                 Some("give it one with --stdin FILE if that matters"),
             );
         }
-        if let Ending::Killed(signal) = outcome.ending
+        let run = format!("the run `{shown}`");
+        if !warn_of_missed_text(&run, stop, &outcome, &context.talk)
+            && let Ending::Killed(signal) = outcome.ending
             && !outcome.was_asked_to_end
         {
-            let cause = format!("the run `{shown}` was killed by signal {signal} while it was recorded");
+            let cause = format!("{run} was killed by signal {signal} while it was recorded");
             context.talk.warning(&cause, Some("check whether it runs without recording"));
         }
-        warn_if_not_reached(context, shown, stop, &outcome);
         if let Some(directory) = &arguments.keep_traces {
             record::write_traces(directory, &outcome.traces)?;
         }
@@ -293,17 +294,6 @@ pub(super) fn record_runs(
         counted(recordings.len() as u64, "run")
     ));
     Ok(recordings)
-}
-
-/// Says that a run ended before it printed what it was to be ended for: then something else was recorded than the user means.
-fn warn_if_not_reached(context: &Context, shown: &str, stop: &StopRule, outcome: &RecordOutcome) {
-    if let Some(text) = stop.until.as_ref().filter(|_| !outcome.was_asked_to_end) {
-        let cause =
-            format!("the run `{shown}` ended by itself with {} and never printed `{text}`", outcome.ending);
-        let next =
-            "run it by hand with these arguments, as this user: only what it ran until then is recorded";
-        context.talk.warning(&cause, Some(next));
-    }
 }
 
 /// Finds the functions of the program that recorded runs execute; says so if these are few.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::context::Context;
-use crate::cli::ending_args::{EndingArguments, telling_when_long};
+use crate::cli::ending_args::{EndingArguments, telling_when_long, warn_of_missed_text};
 use crate::cli::record_scenarios::scenarios_to_record;
 use crate::cli::scenarios_input::ConfigurationArguments;
 use crate::exit_status::ExitStatus;
@@ -93,6 +93,7 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
     let first_run = record::next_run(output)?;
     let images = images(arguments, program)?;
     let _directory = TraceDirectory::prepare(output)?;
+    let stop = arguments.ending.rule()?;
     let outcome = record::record(&RecordRequest {
         program: program.clone(),
         arguments: rest.to_vec(),
@@ -101,12 +102,13 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
         first_run,
         keep_own_traps: arguments.keep_sigtrap,
         blocks: arguments.blocks,
-        stop: arguments.ending.rule()?,
+        stop: stop.clone(),
         time_limit: arguments.time_limit.map(Duration::from_secs),
         ..RecordRequest::default()
     })?;
     let paths = record::write_traces(output, &outcome.traces)?;
     summarise(&outcome, context);
+    warn_of_missed_text("the program", &stop, &outcome, &context.talk);
     note_script(program, &outcome, context);
     for path in &paths {
         context.talk.detail(&path.display().to_string());
@@ -146,6 +148,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
         let _directory = TraceDirectory::prepare(&start.output)?;
         let outcome = telling_when_long(context, &start.name, || record::record(&request))?;
         warn_of_unrecorded(&outcome, context);
+        warn_of_missed_text(&format!("the scenario {}", start.name), &request.stop, &outcome, &context.talk);
         if outcome.traces.is_empty() {
             return Err(Error::usage(format!("the scenario {} ran no function of its program", start.name))
                 .with_hint("is the program a script? name what it runs with --image"));

@@ -85,7 +85,7 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     let configured = arguments.scenarios.configured(&context.talk)?;
     let read = arguments.kept(std::iter::once(path).chain(&arguments.new), &configured)?;
     read.writes("page", &arguments.output, PAGE_NAME)?;
-    let processes = arguments.measured.processes(path)?;
+    let processes = arguments.measured.processes(path, arguments.new.as_deref())?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let new = arguments.new.as_deref();

@@ -75,7 +75,9 @@ struct Member {
 pub(super) fn run(arguments: &ReportArguments, directory: &Path, context: &Context) -> Result<ExitStatus> {
     let scenarios = &arguments.scenarios;
     let members = members(&arguments.image, directory)?;
-    let processes = arguments.measured.processes(&arguments.image)?;
+    let processes = arguments
+        .measured
+        .processes(&arguments.image, members.first().map(|program| program.new.as_path()))?;
     let configured = scenarios.configured(&context.talk)?;
     let read = members.iter().flat_map(|member| [&member.old, &member.new]);
     let read = arguments.kept(read, &configured)?;

@@ -1,6 +1,6 @@
 //! Faults of whole processes, measured before: from the JSON of `reorder measure --whole-process` to what a page shows.
 //!
-//! In: the bytes of that file. Out: a [`MeasuredProcess`] for each kind of start that was measured. Names are made printable.
+//! In: the bytes of that file. Out: a [`MeasuredProcess`] for cold runs, for warm runs, or both. Names are made printable.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use reorder_report::Width;
 use reorder_report::table::counted;
 use reorder_run::measure::process::{FaultKind, ProcessFaults};
 
-/// The whole process in starts of one kind.
+/// The whole process in cold runs, or in warm ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasuredProcess {
-    /// What was run, such as `--version, 11 cold starts`.
+    /// What was run, such as `git --version: 11 cold starts`.
     pub title: String,
     /// What the kinds are called.
     pub kind_titles: BTreeMap<FaultKind, &'static str>,
@@ -26,6 +26,9 @@ pub struct MeasuredProcess {
     /// The program that was run.
     #[serde(skip)]
     pub program: PathBuf,
+    /// What it was compared with.
+    #[serde(skip)]
+    pub new_program: Option<PathBuf>,
 }
 
 /// The report of `reorder measure`, as far as a page shows it.
@@ -39,6 +42,7 @@ struct File {
 #[derive(Deserialize)]
 struct Measured {
     old: PathBuf,
+    new: Option<PathBuf>,
     arguments: Vec<String>,
     rounds: u64,
     cold: bool,
@@ -91,6 +95,7 @@ impl Measured {
             kind_titles: faults.kinds.iter().map(|row| (row.place, row.place.title())).collect(),
             faults,
             program: self.old,
+            new_program: self.new,
         })
     }
 }

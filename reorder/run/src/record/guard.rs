@@ -22,6 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub(super) struct Guarded {
     /// The program was asked to end, as the request wants it.
     pub(super) was_asked: bool,
+    /// It never printed the text that it was to be ended for.
+    pub(super) misses_text: bool,
     /// It had not ended at the time limit and was killed.
     was_late: bool,
 }
@@ -58,6 +60,7 @@ pub(super) fn guard(
             echo.repeat(outputs)?;
         }
         if is_over {
+            guarded.misses_text = stopper.misses_text(outputs)?;
             return Ok(guarded);
         }
         if let Wish::Ends(signal) = stopper.look(outputs)? {

@@ -99,6 +99,8 @@ pub struct RecordOutcome {
     pub ending: Ending,
     /// Whether some run was asked to end, as the request wants it.
     pub was_asked_to_end: bool,
+    /// Whether some run never printed the text that it was to be ended for.
+    pub misses_text: bool,
     /// Recorded images most of whose code is in no known function, so that little of what ran is in the traces.
     pub little_known: Vec<LittleKnown>,
     /// What it cost.
@@ -137,7 +139,7 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
     let mut statistics = Statistics::default();
     let mut traces = Vec::new();
     let mut ending = Ending::Exited(0);
-    let mut was_asked_to_end = false;
+    let (mut was_asked_to_end, mut misses_text) = (false, false);
     for run in (request.first_run..).take(request.runs.max(1) as usize) {
         let launched = launch::launch(request)?;
         let outputs = launched.outputs()?;
@@ -157,7 +159,9 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
         });
         let failed = |error| Error::io(&PathBuf::from(&request.program), error);
         let in_program = |error: Error| error.in_file(&PathBuf::from(&request.program));
-        was_asked_to_end |= guarded.map_err(failed)?.in_time(request).map_err(in_program)?.was_asked;
+        let guarded = guarded.map_err(failed)?.in_time(request).map_err(in_program)?;
+        was_asked_to_end |= guarded.was_asked;
+        misses_text |= guarded.misses_text;
         let outcome = outcome?;
         if outcome.ending != Ending::Exited(0) {
             ending = outcome.ending;
@@ -180,5 +184,5 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
         })
         .collect();
     let traces = traces.into_iter().map(|(_, recorded)| recorded).collect();
-    Ok(RecordOutcome { traces, ending, was_asked_to_end, little_known, statistics })
+    Ok(RecordOutcome { traces, ending, was_asked_to_end, misses_text, little_known, statistics })
 }

@@ -1,9 +1,11 @@
 //! Pointers that carry a mark, which code subtracts before it calls them.
 //!
 //! Before each call through a register, the instructions are scanned backwards, up to another call or jump, for the constant
-//! that was last added to that register. Where the constant leads from an address in the data to the start of a function, that function and the code at
-//! the address must have moved by the same distance; otherwise the call now goes elsewhere. The same holds for addresses that
-//! code forms: on AArch64 those of entries and of places in no function, since others lie in the function that is called. Constants that a register keeps across a call are not checked.
+//! that was last added to that register. Where the constant leads from an address in the data to the start of a function, that
+//! function and the code at the address must have moved by the same distance; otherwise the call now goes elsewhere. The same
+//! holds for addresses that code forms. On AArch64 only addresses of function starts, and of code outside functions, are checked:
+//! any other address lies inside the function that is called, and moves with it. Constants that a register keeps across a call
+//! are not checked.
 
 use std::collections::BTreeSet;
 

@@ -21,6 +21,10 @@ use reorder_base::processor::Processor;
 const MAX_UNROLLED: usize = 64;
 const MAX_UNROLLED_BYTES: u64 = 512;
 
+/// Words of a table that are read after the next place that is named. More would let a damaged file with many names cost their
+/// number times the size of the table.
+const MAX_WORDS_AFTER_NAME: u64 = MAX_TABLE_WORDS as u64;
+
 /// Addresses that words may count from; both lists are sorted.
 #[derive(Clone, Copy)]
 pub struct Bases<'a> {
@@ -98,8 +102,8 @@ pub(crate) fn check_relative_pointers(
             if tables.get(after).is_some_and(|table| table.base == base) {
                 return None;
             }
-            // What is named next bounds the scan by the size of the data. It need not end the table: code names places before
-            // an array to index it from one. So the table goes on from there as long as each word leads to a function.
+            // What is named next bounds all scans together by the size of the data. It need not end the table: code names places
+            // before an array to index it from one. So some words from there on count, as long as each leads to a function.
             let next = candidates.get(candidates.partition_point(|&named| named <= base));
             let next = next.map_or(section.end(), |&next| next.min(section.end()));
             let start = base.distance_from(section.address) as usize;
@@ -108,7 +112,9 @@ pub(crate) fn check_relative_pointers(
                 let place = base.plus(4 * index as u64);
                 (place, entry_at(code, partition, base, place, word))
             });
-            let words = words.take_while(move |(place, block)| *place < next || block.is_some());
+            let room = next.plus(MAX_WORDS_AFTER_NAME * 4);
+            let words =
+                words.take_while(move |(place, block)| *place < next || *place < room && block.is_some());
             Some(words.filter_map(move |(place, block)| Some((place, block.filter(|_| !in_table(place))?))))
         })
         .flatten_iter()

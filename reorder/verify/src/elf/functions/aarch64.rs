@@ -120,12 +120,28 @@ pub(crate) fn formed_entries(images: ImagePair<'_>) -> Vec<Address> {
 
 /// The addresses that the code of the old image computes and that are wanted, ascending.
 fn computed(images: ImagePair<'_>, is_wanted: impl Fn(Address) -> bool + Sync) -> Vec<Address> {
-    /// Bytes of code per work item; a pair of words that is split between items loses one address.
+    /// Bytes of code per work item, about: items begin where functions do, so none splits the pair that forms an address.
     const CHUNK: usize = 1 << 18;
     let mut found: Vec<Address> = Vec::new();
     for section in images.old.code_sections() {
-        let chunks = section.bytes.par_chunks(CHUNK).enumerate().map(|(index, code)| {
-            let addresses = aarch64::addresses(code, section.address + (index * CHUNK) as u64);
+        let size = section.bytes.len();
+        let cut = |number: usize| {
+            let place = Address(section.address).plus((number * CHUNK) as u64);
+            let start = images
+                .moves
+                .following(place)
+                .map(|next| next.old_start.distance_from(Address(section.address)));
+            match number {
+                0 => 0,
+                _ => {
+                    start.and_then(|start| usize::try_from(start).ok()).map_or(size, |start| start.min(size))
+                }
+            }
+        };
+        let chunks = (0..size.div_ceil(CHUNK)).into_par_iter().map(|number| {
+            let range = cut(number)..cut(number + 1);
+            let start = section.address + range.start as u64;
+            let addresses = aarch64::addresses(&section.bytes[range], start);
             let mut found: Vec<Address> =
                 addresses.into_iter().map(Address).filter(|address| is_wanted(*address)).collect();
             found.sort_unstable();

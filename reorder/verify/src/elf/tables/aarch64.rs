@@ -133,8 +133,8 @@ fn check_sum(
     outcome.followed.push(table..place);
 }
 
-/// Whether a function is entered at `target`: at its start, or at no-operations right before or after that, which patchable
-/// functions have around their entry.
+/// Whether a function may be entered at `target`: at its start, after no-operations there, or anywhere between two functions,
+/// where the entries of patchable functions are.
 fn is_entry(pair: ImagePair<'_>, target: Address) -> bool {
     /// `NOP`.
     const NO_OPERATION: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
@@ -148,7 +148,7 @@ fn is_entry(pair: ImagePair<'_>, target: Address) -> bool {
     };
     match pair.moves.containing(target) {
         Some(function) => function.old_start == target || is_filler(function.old_start, target),
-        None => pair.moves.following(target).is_some_and(|next| is_filler(target, next.old_start)),
+        None => pair.old.code_at(target.0, target.0).is_some() && pair.moves.following(target).is_some(),
     }
 }
 

@@ -54,8 +54,9 @@ pub(super) fn check_code_sums(
         .zip(&partition.blocks)
         .flat_map(|(index, block)| block.function_starts().map(move |start| (start, BlockIndex(index))))
         .flat_map(|(start, block)| {
-            let rooms = [0].into_iter().chain(rooms.iter().copied());
-            rooms.map(move |room| (start.plus(room.wrapping_neg()), block))
+            let entry = move |room: &u64| Address(start.0.wrapping_sub(*room));
+            let is_one = move |entry: &Address| patchable_at(partition, *entry) == Some(block);
+            [start].into_iter().chain(rooms.iter().map(entry).filter(is_one)).map(move |entry| (entry, block))
         })
         .collect();
     let at_once = (MAX_WANTED / starts.len().max(1)).max(1);
