@@ -81,6 +81,11 @@ fn memory_effects(word: u32, rt: u32, rn: u32, rm: u32, rt2: u32) -> Effects {
     match class {
         // Exclusive and ordered accesses; vector structures.
         0b00 if is_vector => effects.reads = rn | rm,
+        // One register is loaded: LDXR, LDAXR, LDAR, LDLAR.
+        0b00 if word & 0x3f60_0000 == 0x0840_0000 => {
+            effects.reads = rn;
+            effects.writes = rt;
+        }
         0b00 => effects.reads = rn | rm | rt | rt2,
         // PC-relative loads; prefetches write no register.
         0b01 if word & 0x3b00_0000 == 0x1800_0000 => {
@@ -149,7 +154,7 @@ mod tests {
 
     #[test]
     fn reads_and_writes_are_those_of_the_instruction() {
-        let cases: [(u32, &[u32], &[u32]); 16] = [
+        let cases: [(u32, &[u32], &[u32]); 19] = [
             (0x9101_0109, &[8], &[9]),         // add x9, x8, #0x40
             (0xd280_0009, &[], &[9]),          // mov x9, #0
             (0xf280_0029, &[9], &[9]),         // movk x9, #1
@@ -158,6 +163,9 @@ mod tests {
             (0x9b0a_2d09, &[8, 10, 11], &[9]), // madd x9, x8, x10, x11
             (0xf940_0109, &[8], &[9]),         // ldr x9, [x8]
             (0xf900_0109, &[8, 9], &[]),       // str x9, [x8]
+            (0xc8df_fd09, &[8], &[9]),         // ldar x9, [x8]
+            (0xc85f_7d09, &[8], &[9]),         // ldxr x9, [x8]
+            (0xc89f_fd09, &[8, 9], &[]),       // stlr x9, [x8]
             (0xa940_2909, &[8], &[9, 10]),     // ldp x9, x10, [x8]
             (0xa900_2909, &[8, 9, 10], &[]),   // stp x9, x10, [x8]
             (0x3dc0_0109, &[8], &[]),          // ldr q9, [x8]

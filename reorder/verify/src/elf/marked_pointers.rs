@@ -275,6 +275,8 @@ mod tests {
         // adrp x1, 0; add x1, x1, #16; sub x1, x1, #16; br x1; and the same with adr x1, 0 for the first two
         assert_eq!(marks(&[0x9000_0001, 0x9100_4021, 0xd100_4021, 0xd61f_0020]), [16u64.wrapping_neg()]);
         assert_eq!(marks(&[0x1000_0001, 0xd100_4021, 0xd61f_0020]), [16u64.wrapping_neg()]);
+        // add x9, x19, #32; ldar x9, [x9]; blr x9: what is called was loaded.
+        assert!(marks(&[0x9100_8269, 0xc8df_fd29, 0xd63f_0120]).is_empty());
         // The same with other instructions between: a page is one however far away it was formed.
         let far = [&[0x9000_0001, 0x9100_4021][..], &[0x9100_0463; 40], &[0xd61f_0020]].concat();
         assert!(marks(&far).is_empty());
