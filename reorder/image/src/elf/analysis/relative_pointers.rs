@@ -98,10 +98,6 @@ pub(crate) fn check_relative_pointers(
         .with_min_len(64)
         .flat_map_iter(|(base, most)| {
             let section = sections.iter().find(|section| section.contains(base))?;
-            let after = tables.partition_point(|table| table.base < base);
-            if tables.get(after).is_some_and(|table| table.base == base) {
-                return None;
-            }
             // What is named next bounds all scans together by the size of the data. It need not end the table: code names places
             // before an array to index it from one. So some words from there on count, as long as each leads to a function.
             let next = candidates.get(candidates.partition_point(|&named| named <= base));

@@ -34,6 +34,8 @@ pub(crate) enum Target {
     Other(BlockIndex, Address),
     /// Code that never moves.
     Fixed,
+    /// The first byte of padding, or the end of all code. Compilers send impossible cases to where a part of the function ends.
+    Nowhere,
 }
 
 /// The extent of one table.
@@ -67,10 +69,15 @@ pub(crate) fn extent(
     let next = bases.partition_point(|other| *other <= base);
     let limit = bases.get(next).map_or(u64::MAX, |next| next.distance_from(base) / 4);
     let limit = limit.min(bound.unwrap_or(u64::MAX)).min(MAX_ENTRIES as u64) as usize;
-    let entries = possible_entries(context, owner.index, owner.block, base, limit);
+    let mut entries = possible_entries(context, owner.index, owner.block, base, limit);
     let is_complete = bound == Some(entries.len() as u64) && entries.iter().all(|(_, target)| {
         !matches!(target, Target::Other(other, _) if !is_part(context, owner.index, *other))
     });
+    if !is_complete {
+        // Words that lead nowhere stay as they are, so it does not matter whether the last ones are entries.
+        let used = entries.iter().rposition(|(_, target)| *target != Target::Nowhere);
+        entries.truncate(used.map_or(0, |last| last + 1));
+    }
     let certain = if is_complete { entries.len() } else { certain_entries(context, owner, &entries) };
     if certain == entries.len() && certain > 0 {
         return Extent::Proven(certain as u32);
@@ -114,7 +121,7 @@ pub(crate) fn may_be_table(
     let leads_in = |(_, target): &(u32, Target)| match target {
         Target::Own(_) => true,
         Target::Other(other, _) => is_related(context, index, *other),
-        Target::Fixed => false,
+        Target::Fixed | Target::Nowhere => false,
     };
     entries.first().is_some_and(leads_in) || entries.len() > 2 && entries.iter().any(leads_in)
 }
@@ -137,7 +144,7 @@ fn certain_entries(context: &TableContext<'_, '_>, owner: &Owner<'_>, entries: &
             Target::Other(block, address) => {
                 !context.uses.is_referenced(*block) && context.partition.block(*block).start == *address
             }
-            Target::Fixed => false,
+            Target::Fixed | Target::Nowhere => false,
         };
         if seen.insert(*word) && is_necessary {
             certain = index + 1;
@@ -189,9 +196,16 @@ fn target_of(
     if ends_here && (end_is_own(partition, block) || next_at_end(context, index).is_some()) {
         return Some(Target::Own(target));
     }
-    code.arena_of(target)?;
+    if code.arena_of(target).is_none() {
+        return code.arena_of(target.plus(u64::MAX)).map(|_| Target::Nowhere);
+    }
     if let Some(gap) = partition.gap_containing(target) {
-        return (partition.gaps[gap].content == GapContent::Code).then_some(Target::Fixed);
+        let gap = &partition.gaps[gap];
+        return match gap.content {
+            GapContent::Code => Some(Target::Fixed),
+            GapContent::Padding => (gap.start == target).then_some(Target::Nowhere),
+            GapContent::Opaque => None,
+        };
     }
     let other = partition.block_containing(target)?;
     is_boundary(code, context.boundaries, target).then_some(match other == index {

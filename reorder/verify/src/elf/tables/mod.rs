@@ -14,6 +14,7 @@ mod evidence;
 mod extent;
 mod loaded_bases;
 mod open;
+mod past_end;
 mod shapes;
 mod words;
 mod x86_64;
