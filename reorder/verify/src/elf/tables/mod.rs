@@ -13,6 +13,7 @@ mod dispatches;
 mod evidence;
 mod extent;
 mod loaded_bases;
+mod named_distances;
 mod open;
 mod past_end;
 mod shapes;
@@ -36,6 +37,8 @@ struct TableOutcome {
     differences: Vec<Difference>,
     /// Address ranges of whole words that followed their targets.
     followed: Vec<Range<Address>>,
+    /// Address ranges of the words that jumps read, ascending and disjoint.
+    known: Vec<Range<Address>>,
 }
 
 impl TableOutcome {
@@ -43,6 +46,7 @@ impl TableOutcome {
         self.words += other.words;
         self.differences.append(&mut other.differences);
         self.followed.append(&mut other.followed);
+        self.known.append(&mut other.known);
     }
 }
 
@@ -76,7 +80,8 @@ pub(super) fn check_tables(pair: ImagePair<'_>, code: &CodeOutcome, ledger: &mut
         Processor::X86_64 => x86_64::check(pair, code),
     };
     ledger.findings.checked(Check::JumpTables, "words", outcome.words);
-    for difference in outcome.differences {
+    let stale = named_distances::stale_distances(pair, &code.references, &outcome.known);
+    for difference in outcome.differences.into_iter().chain(stale) {
         ledger.findings.differs(difference);
     }
     let in_file = |range: &Range<Address>| {

@@ -87,10 +87,11 @@ fn check_shapes(mut tables: Tables<'_>, shapes: Vec<(u32, Shape)>, formed: &[Add
     for found in checked {
         outcome.append(found);
     }
+    outcome.known = known_words(&all, &outcome);
     if shapes.iter().any(|(_, shape)| !shape.from_anywhere.is_empty()) {
         let held = held_functions(tables.pair, formed);
-        let known = known_words(&all, &outcome);
-        outcome.differences.extend(tables.check_loaded_bases(&shapes, &held, &known));
+        let stale = tables.check_loaded_bases(&shapes, &held, &outcome.known);
+        outcome.differences.extend(stale);
     }
     outcome
 }
@@ -267,6 +268,7 @@ impl Tables<'_> {
             words: read.len(),
             differences: stale.map(|word| word.stale(self.pair, table.start)).into_iter().collect(),
             followed: Some(table.start..whole).filter(|range| !range.is_empty()).into_iter().collect(),
+            known: Vec::new(),
         }
     }
 
