@@ -234,11 +234,7 @@ fn check_code(
     let gap_references = gaps::check_gaps(pair, ledger.findings);
     outcome.references.extend(gap_references);
     outcome.references.sort_unstable();
-    if pair.old.processor == Processor::Aarch64
-        && !(outcome.tables.is_empty() && outcome.distances.is_empty() && strings.is_none())
-    {
-        // Tables whose distances count from an address in data are rare; collecting all references of the code pays only
-        // for them.
+    if pair.old.processor == Processor::Aarch64 {
         outcome.references = functions::references(pair);
     }
     if let Some(strings) = strings
