@@ -15,7 +15,6 @@ mod extent;
 mod loaded_bases;
 mod named_distances;
 mod open;
-mod past_end;
 mod shapes;
 mod words;
 mod x86_64;

@@ -24,7 +24,7 @@ use crate::exception_table::CallSite;
 use reorder_base::address::Address;
 
 /// Compilers write no longer tables; this bounds the work for hostile ones without an end.
-pub(super) const MAX_WORDS: u64 = 1 << 16;
+const MAX_WORDS: u64 = 1 << 16;
 /// The limit of a table without a bound.
 const LAST: Address = Address(u64::MAX);
 
@@ -183,8 +183,7 @@ impl Tables<'_> {
             read.push(word);
         }
         let is_still = |word: &TableWord| !word.has_changed && word.is_followed(self.pair);
-        let stale = self.stale_past_end(table, read.len() as u64, limit, shape);
-        if stale.is_none() && read.iter().all(is_still) {
+        if read.iter().all(is_still) {
             let followed =
                 self.followed_before(table, owner.old_start..owner.old_end()).into_iter().collect();
             return TableOutcome { words: read.len(), followed, ..TableOutcome::default() };
@@ -207,7 +206,6 @@ impl Tables<'_> {
             true => self.check_with_unread(table, &read, next, shape),
             false => self.check_open(table, &read, shape),
         };
-        outcome.differences.extend(stale);
         outcome.followed.extend(self.followed_before(table, owner.old_start..owner.old_end()));
         outcome
     }
@@ -247,9 +245,8 @@ impl Tables<'_> {
     /// into `owner`.
     fn is_entry(&self, table: &Table, owner: Range<Address>, word: &TableWord) -> bool {
         let Some(home) = self.pair.moves.containing(word.target) else {
-            // Impossible cases lead to the end of the function or of one of its parts. Control never goes there, so any place
-            // between functions will do.
-            return self.pair.old.code_at(word.target.0.wrapping_sub(1), word.target.0).is_some();
+            // Impossible cases lead to the end of the function or of one of its parts, which may be any function.
+            return self.pair.moves.ending_at(word.target).is_some();
         };
         // Distances from code lead to starts of functions, or stay in the function.
         let is_sum = table.anchor != table.origin();
