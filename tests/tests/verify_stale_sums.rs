@@ -51,7 +51,9 @@ fn own_addresses_less_a_constant_must_not_go_stale() {
 fn distances_past_a_name_must_not_go_stale() {
     let whole = built("gcc", "distances_past_a_name");
     let after = [9_u32, 8, 7].map(u32::to_le_bytes).concat();
-    let &[end] = places_of(&whole, &after).as_slice() else { panic!("the words after the table stand elsewhere, too") };
+    let &[end] = places_of(&whole, &after).as_slice() else {
+        panic!("the words after the table stand elsewhere, too")
+    };
     let report = report_of_unaware(&whole, &whole[end - 16..end], &[0; 16], 1);
     let is_stale = |place: &str| place.contains("of the table at");
     assert!(report.differences.iter().any(|difference| is_stale(&difference.place)), "{report:#?}");
