@@ -114,6 +114,13 @@ fn stripped_links_are_ordered_after_edits_and_new_recordings() {
     project.write("src/main.rs", source(2)).unwrap();
     assert_ordered("edited, with a recording of an ordered program alone", &build(&project).unwrap());
 
+    // What one link learns serves later ones only; once there is nothing to learn, links are equal.
+    let linked = || {
+        build(&project).unwrap();
+        std::fs::read(project.folder().join("target/debug/journey")).unwrap()
+    };
+    assert!(linked() == linked(), "two links of the same files with the same names differ");
+
     // cargo prints nothing of all this; the account is kept.
     let doctor = project.run("reorder doctor --format json").unwrap();
     let said: Value = serde_json::from_slice(&doctor.stdout).unwrap();
