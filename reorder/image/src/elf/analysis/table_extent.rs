@@ -34,7 +34,7 @@ pub(crate) enum Target {
     Other(BlockIndex, Address),
     /// Code that never moves.
     Fixed,
-    /// The first byte of padding, or the end of all code. Compilers send impossible cases to where a part of the function ends.
+    /// The end of a block that no code follows. Compilers send impossible cases to where a part of the function ends.
     Nowhere,
 }
 
@@ -196,14 +196,15 @@ fn target_of(
     if ends_here && (end_is_own(partition, block) || next_at_end(context, index).is_some()) {
         return Some(Target::Own(target));
     }
+    let before = partition.block_containing(target.plus(u64::MAX));
+    let nowhere = before.filter(|before| partition.block(*before).end == target).map(|_| Target::Nowhere);
     if code.arena_of(target).is_none() {
-        return code.arena_of(target.plus(u64::MAX)).map(|_| Target::Nowhere);
+        return nowhere;
     }
     if let Some(gap) = partition.gap_containing(target) {
-        let gap = &partition.gaps[gap];
-        return match gap.content {
+        return match partition.gaps[gap].content {
             GapContent::Code => Some(Target::Fixed),
-            GapContent::Padding => (gap.start == target).then_some(Target::Nowhere),
+            GapContent::Padding => nowhere,
             GapContent::Opaque => None,
         };
     }

@@ -105,7 +105,7 @@ impl FunctionPair<'_> {
     }
 }
 
-/// Addresses outside of code that the code of the old image computes, ascending. They bound tables.
+/// Addresses outside of code that the code of the old image computes, ascending.
 pub(crate) fn references(images: ImagePair<'_>) -> Vec<Address> {
     computed(images, |address| images.old.section_at(address.0).is_some_and(|home| !home.is_code()))
 }

@@ -36,8 +36,6 @@ struct TableOutcome {
     differences: Vec<Difference>,
     /// Address ranges of whole words that followed their targets.
     followed: Vec<Range<Address>>,
-    /// Address ranges of the words that jumps read, ascending and disjoint.
-    known: Vec<Range<Address>>,
 }
 
 impl TableOutcome {
@@ -45,7 +43,6 @@ impl TableOutcome {
         self.words += other.words;
         self.differences.append(&mut other.differences);
         self.followed.append(&mut other.followed);
-        self.known.append(&mut other.known);
     }
 }
 
@@ -74,12 +71,16 @@ impl Explained {
 
 /// Checks the words of all tables; gives those that may change.
 pub(super) fn check_tables(pair: ImagePair<'_>, code: &CodeOutcome, ledger: &mut Ledger<'_>) -> Explained {
-    let outcome = match pair.old.processor {
-        Processor::Aarch64 => aarch64::check(pair, code),
+    let (outcome, known) = match pair.old.processor {
+        Processor::Aarch64 => {
+            let outcome = aarch64::check(pair, code);
+            let known = disjoint(outcome.followed.clone());
+            (outcome, known)
+        }
         Processor::X86_64 => x86_64::check(pair, code),
     };
     ledger.findings.checked(Check::JumpTables, "words", outcome.words);
-    let stale = named_distances::stale_distances(pair, &code.references, &outcome.known);
+    let stale = named_distances::stale_distances(pair, &code.references, &known);
     for difference in outcome.differences.into_iter().chain(stale) {
         ledger.findings.differs(difference);
     }

@@ -1,9 +1,11 @@
 //! Distances to functions in data, counted from a place in data that code names, whatever the code does with them.
 //!
 //! Thunks and hand-written code call the sum of a word and the address of its table in ways that no analysis of control
-//! follows. Two words next to each other that lead from one named place to starts of functions are such a table: two random
-//! words do so less than once in 10^9 times. They must lead to the same functions afterwards. Where functions lie at regular
-//! distances, the words lead to functions from several places, and one of these that still holds explains them.
+//! follows. Words next to each other that lead from one named place to starts of functions are such a table, and must lead to
+//! the same functions afterwards. Other data may look like that: where the text lies after the data, a small number leads to
+//! the start of a function about once in 200 times. So two words are enough only after the nearest name, where the writer
+//! moves no function that a word leads to, and an earlier name takes four. Where functions lie at regular distances, the words
+//! lead to functions from several places, and one of these that still holds explains them.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -13,25 +15,32 @@ use rayon::prelude::*;
 use super::words::TableWord;
 use crate::elf::pair::ImagePair;
 use crate::elf::pointers::loaded_pointers;
-use crate::report::Difference;
+use crate::report::{Check, Difference};
 use reorder_base::address::Address;
 
 /// Words from a named place on. Tables that other checks do not understand are written by hand, so they are short.
 const MAX_WORDS: u64 = 64;
+/// Bytes of a word.
+const WIDTH: u64 = 4;
+/// Words that make a table after the nearest named place, and after an earlier one.
+const NEAR_WORDS: u64 = 2;
+const FAR_WORDS: u64 = 4;
 
-/// Two words next to each other that lead from a base to two functions.
-struct Neighbours {
+/// Words next to each other that lead from a base to functions, not all to the same one.
+struct Run {
     base: Address,
-    words: [TableWord; 2],
+    words: Vec<TableWord>,
 }
 
-impl Neighbours {
-    /// The words of `width` bytes at `place` and after it, if they lead from `base` to functions.
-    fn at(pair: ImagePair<'_>, base: Address, place: Address, width: u8) -> Option<Self> {
-        let word =
-            |place| TableWord::at(pair, base, place, width).filter(|word| leads_to_function(pair, word));
-        let words = [word(place)?, word(place.plus(u64::from(width)))?];
-        (words[0].target != words[1].target).then_some(Self { base, words })
+impl Run {
+    /// The `count` words from `place` on, if no one changed and all lead from `base` to functions.
+    fn at(pair: ImagePair<'_>, base: Address, place: Address, count: u64) -> Option<Self> {
+        let word = |number| {
+            let word = TableWord::at(pair, base, place.plus(number * WIDTH), WIDTH as u8)?;
+            Some(word).filter(|word| !word.has_changed && leads_to_function(pair, word))
+        };
+        let words: Vec<TableWord> = (0..count).map(word).collect::<Option<_>>()?;
+        words.windows(2).any(|both| both[0].target != both[1].target).then_some(Self { base, words })
     }
 
     fn stale(&self, pair: ImagePair<'_>) -> Option<&TableWord> {
@@ -40,7 +49,7 @@ impl Neighbours {
 }
 
 /// The first stale word after each of `references`, the sorted addresses of data that code names. `known` are the words that
-/// jumps read, ascending and disjoint: these count from the jump's own table.
+/// followed or that jumps read, ascending and disjoint: these count from the jump's own table.
 pub(super) fn stale_distances(
     pair: ImagePair<'_>,
     references: &[Address],
@@ -57,45 +66,58 @@ pub(super) fn stale_distances(
     };
     let is_known = |place: Address| {
         let after = known.partition_point(|range| range.end <= place);
-        known.get(after).is_some_and(|range| range.contains(&place))
+        known.get(after).is_some_and(|range| range.start < place.plus(NEAR_WORDS * WIDTH))
     };
-    let stale_at = |place: Address, bases: &[Address], width: u8| {
-        let mut all = bases.iter().filter_map(|&base| Neighbours::at(pair, base, place, width)).peekable();
-        all.peek()?;
-        let mut stale = None;
-        for both in all {
-            stale = Some(both.stale(pair)?.stale(pair, both.base));
+    let stale_at = |place: Address, bases: &[Address]| {
+        let (nearest, earlier) = bases.split_last()?;
+        let near = Run::at(pair, *nearest, place, NEAR_WORDS);
+        let far = earlier.iter().filter_map(|&base| Run::at(pair, base, place, FAR_WORDS));
+        let mut first = None;
+        for run in near.into_iter().chain(far) {
+            let stale = run.stale(pair)?;
+            first.get_or_insert_with(|| difference(pair, run.base, stale));
         }
-        stale.filter(|_| !holds_from(pair, place, width, held()))
+        first.filter(|_| !holds_from_elsewhere(pair, place, held()))
     };
     let first_stale = |number: usize| {
         let &base = references.get(number)?;
         let end = pair.old.section_at(base.0).map_or(base, |section| Address(section.end()));
         let end = references.get(number + 1).map_or(end, |&next| next.min(end));
-        [4, 8].into_iter().find_map(|width| {
-            let reach = MAX_WORDS * u64::from(width);
-            let places = (0..MAX_WORDS).map(|number| base.plus(number * u64::from(width)));
-            let mut places = places.take_while(|place| *place < end).filter(|place| !is_known(*place));
-            places.find_map(|place| {
-                let first = references[..=number].partition_point(|&base| base.plus(reach) <= place);
-                stale_at(place, &references[first..=number], width)
-            })
+        let places = (0..MAX_WORDS).map(|number| base.plus(number * WIDTH));
+        let mut places = places.take_while(|place| *place < end).filter(|place| !is_known(*place));
+        places.find_map(|place| {
+            let before = &references[..=number];
+            let first = before.partition_point(|&base| base.plus(MAX_WORDS * WIDTH) <= place);
+            stale_at(place, &before[first..])
         })
     };
     (0..references.len()).into_par_iter().with_min_len(256).filter_map(first_stale).collect()
 }
 
-/// Whether the words of `width` bytes at `place` and after it still lead to functions from their own places, or from one of
-/// `held`, the sorted addresses that pointers hold.
-fn holds_from(pair: ImagePair<'_>, place: Address, width: u8, held: &[Address]) -> bool {
-    let first = Address(place.0.saturating_sub(MAX_WORDS * u64::from(width)));
+fn difference(pair: ImagePair<'_>, base: Address, stale: &TableWord) -> Difference {
+    Difference::new(
+        Check::JumpTables,
+        pair.old.offset_of(stale.place.0).map(|offset| offset.0),
+        format!(
+            "the word at {}, which leads from {base} to a function as the word next to it does",
+            stale.place
+        ),
+        format!("the distance to {}", pair.mapped(stale.target)),
+        format!("the distance to {}", stale.found),
+    )
+}
+
+/// Whether the words from `place` on still lead to functions from their own places, or from one of `held`, the sorted addresses
+/// that pointers hold.
+fn holds_from_elsewhere(pair: ImagePair<'_>, place: Address, held: &[Address]) -> bool {
+    let first = Address(place.0.saturating_sub(MAX_WORDS * WIDTH));
     let from = held.partition_point(|&base| base < first);
     let to = held.partition_point(|&base| base <= place);
-    let from_base = |&base: &Address| {
-        Neighbours::at(pair, base, place, width).is_some_and(|both| both.stale(pair).is_none())
-    };
-    let from_itself = [place, place.plus(u64::from(width))].into_iter().all(|place| {
-        let own = TableWord::at(pair, place, place, width);
+    let from_base =
+        |&base: &Address| Run::at(pair, base, place, NEAR_WORDS).is_some_and(|run| run.stale(pair).is_none());
+    let from_itself = (0..NEAR_WORDS).all(|number| {
+        let place = place.plus(number * WIDTH);
+        let own = TableWord::at(pair, place, place, WIDTH as u8);
         own.is_some_and(|own| leads_to_function(pair, &own) && own.is_followed(pair))
     });
     from_itself || held[from..to].iter().any(from_base)

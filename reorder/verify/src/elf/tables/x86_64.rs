@@ -28,10 +28,10 @@ const MAX_WORDS: u64 = 1 << 16;
 /// The limit of a table without a bound.
 const LAST: Address = Address(u64::MAX);
 
-/// Checks all tables of the image.
-pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
+/// Checks all tables of the image; gives also the words that jumps read or that followed, ascending and disjoint.
+pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> (TableOutcome, Vec<Range<Address>>) {
     if code.dispatching.is_empty() {
-        return TableOutcome::default();
+        return Default::default();
     }
     analysed(pair, code, |tables, shapes| check_shapes(tables, shapes, &code.formed))
 }
@@ -64,7 +64,11 @@ pub(super) fn analysed<T>(
     then(tables, shapes)
 }
 
-fn check_shapes(mut tables: Tables<'_>, shapes: Vec<(u32, Shape)>, formed: &[Address]) -> TableOutcome {
+fn check_shapes(
+    mut tables: Tables<'_>,
+    shapes: Vec<(u32, Shape)>,
+    formed: &[Address],
+) -> (TableOutcome, Vec<Range<Address>>) {
     // Words before the first one that is read may be of the table, too.
     let starts = |table: &Table| [(table.start, table.owner), (table.origin(), table.owner)];
     tables.possible = shapes.iter().flat_map(|(_, shape)| &shape.tables).flat_map(starts).collect();
@@ -87,13 +91,13 @@ fn check_shapes(mut tables: Tables<'_>, shapes: Vec<(u32, Shape)>, formed: &[Add
     for found in checked {
         outcome.append(found);
     }
-    outcome.known = known_words(&all, &outcome);
+    let known = known_words(&all, &outcome);
     if shapes.iter().any(|(_, shape)| !shape.from_anywhere.is_empty()) {
         let held = held_functions(tables.pair, formed);
-        let stale = tables.check_loaded_bases(&shapes, &held, &outcome.known);
+        let stale = tables.check_loaded_bases(&shapes, &held, &known);
         outcome.differences.extend(stale);
     }
-    outcome
+    (outcome, known)
 }
 
 /// Addresses that code forms or a pointer holds, sorted.
@@ -265,7 +269,6 @@ impl Tables<'_> {
             words: read.len(),
             differences: stale.map(|word| word.stale(self.pair, table.start)).into_iter().collect(),
             followed: Some(table.start..whole).filter(|range| !range.is_empty()).into_iter().collect(),
-            known: Vec::new(),
         }
     }
 
