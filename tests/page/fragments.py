@@ -6,6 +6,7 @@ runs whole and has a copy, `step_110` does not run, and of `odd_0` one instructi
 
 import json
 import pathlib
+import re
 import sys
 
 from browser import Session, check_barriers, column, expect, number, sorted_out
@@ -20,7 +21,7 @@ def pages_of(session, map_id):
 def only(session, name, count):
     """The cells and the row of a function, one of `count` whose names contain its name."""
     session.one("#function-search").fill(name)
-    expect(session.one("#function-status")).to_contain_text(f"{count} of ")
+    expect(session.one("#function-status")).to_have_text(re.compile(f"^{count} of "))
     sorted_out(session)
     names = column(session, "name")
     at = names.index(name)
