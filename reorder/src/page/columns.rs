@@ -165,7 +165,7 @@ pub(super) fn columns(request: &PageRequest<'_>, results: Results, pins: PinnedF
         let points = result.models.len() * CURVES * (POINTS + 1);
         let has_curves = points <= points_left;
         points_left -= if has_curves { points } else { 0 };
-        start_columns(result, is_drawn, has_curves, &distance)
+        start_columns(result, is_drawn, has_curves, distance)
     };
     Columns {
         origin: format!("{origin:#x}"),
