@@ -169,6 +169,12 @@ fn the_gate_counts_the_faults_of_the_copies() {
     assert!(remarks.contains("the image has copies of"), "{remarks}");
     assert!(report["explanations"].as_array().unwrap().is_empty(), "the same functions run: {report:#}");
 
+    // Traces of the image with copies: these are functions of it.
+    done(&["record", "-q", "-o", "own", "--", "./fast"], place);
+    let own = json(&["gate", "fast", "-t", "own", "--baseline", "off", "--config", "off", "--all"], place);
+    assert_eq!(gated(&own, "trace-coverage", &Value::Null)[1], Some(100.0));
+    assert!(own["remarks"].to_string().contains("traces are of the image with its copies"), "{own:#}");
+
     // A list of copies that does not lead back.
     let mut bytes = fs::read(place.join("fast")).unwrap();
     let list = {

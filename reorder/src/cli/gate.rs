@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cli::context::Context;
-use crate::cli::gate_copies::WithoutCopies;
+use crate::cli::gate_copies::{WithoutCopies, remark as remark_on_copies, traced};
 use crate::cli::gate_files::FileRole;
 use crate::cli::gate_growth::remark_on_growth;
 use crate::cli::gate_measured::GateMeasured;
@@ -106,18 +106,21 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let limits = Limits::of(&configured.document).map_err(|error| error.in_file(&configured.file.path))?;
     let bytes = map_image(&path)?;
     let mut remarks = Vec::new();
-    // Traces are of the image that was copied from.
     let without = WithoutCopies::of(&path, &bytes, &mut remarks)?;
     let judged = arguments.scenarios.open(&path, &bytes)?;
     let restored =
         without.as_ref().map(|without| arguments.scenarios.open(&path, &without.bytes)).transpose()?;
-    let image = restored.as_ref().unwrap_or(&judged);
-    let placement =
-        without.as_ref().map(|without| Placement::of_image(image, &bytes, &without.moves)).transpose()?;
-    let functions = image.functions();
     let gate = &configured.document.gate;
-    let models = arguments.scenarios.models(gate.models.as_deref(), image, &configured)?;
-    let starts = arguments.scenarios.resolve(&path, image, &functions, &configured, &context.talk)?;
+    let models = arguments.scenarios.models(gate.models.as_deref(), &judged, &configured)?;
+    let (image, starts) = traced(&judged, restored.as_ref(), |image| {
+        arguments.scenarios.resolve(&path, image, &image.functions(), &configured, &context.talk)
+    })?;
+    let functions = image.functions();
+    let is_traced_without = !std::ptr::eq(image, &judged);
+    remarks.extend(without.as_ref().map(|without| remark_on_copies(&without.moves, is_traced_without)));
+    let placement = without.as_ref().filter(|_| is_traced_without);
+    let placement =
+        placement.map(|without| Placement::of_image(image, &bytes, &without.moves)).transpose()?;
     let scenarios = starts.sources.group(&starts.traces);
     let order = arguments.read_order(&configured, &functions)?;
     let phase = context.talk.phase("figures", 0);

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use crate::cli::scenarios_input::Starts;
 use crate::gate::Remark;
 use crate::hints;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::macho::is_macho;
+use reorder_layout::opened::OpenedImage;
 use reorder_relocate::apply::earlier_copies::without_earlier_copies;
 use reorder_report::table::counted;
 use reorder_verify::{AddressMoves, recover_moves};
@@ -34,7 +36,6 @@ impl WithoutCopies {
             Ok(None) => Ok(None),
             Ok(Some(whole)) => {
                 let moves = recover_moves(&whole, bytes).map_err(in_file)?;
-                remarks.push(remark(&moves));
                 Ok(Some(Self { bytes: whole, moves }))
             }
             Err(Error { kind: ErrorKind::Refused(refusal), .. }) => {
@@ -51,8 +52,36 @@ impl WithoutCopies {
     }
 }
 
-fn remark(moves: &AddressMoves) -> Remark {
+/// The image that the traces are of, and its runs: the one without copies, unless more of their events are found in the `judged` one.
+///
+/// # Errors
+/// Traces that fit neither.
+pub(super) fn traced<'run, 'data>(
+    judged: &'run OpenedImage<'data>,
+    without: Option<&'run OpenedImage<'data>>,
+    resolve: impl Fn(&OpenedImage<'_>) -> Result<Starts>,
+) -> Result<(&'run OpenedImage<'data>, Starts)> {
+    let Some(without) = without else { return Ok((judged, resolve(judged)?)) };
+    let found = resolve(without);
+    let coverage = |starts: &Starts| (starts.traces.coverage.resolved(), starts.traces.coverage.events);
+    let (resolved, events) = found.as_ref().map_or((0, u64::MAX), coverage);
+    if resolved < events {
+        let own = resolve(judged);
+        if own.as_ref().map_or(0, |starts| coverage(starts).0) > resolved {
+            return Ok((judged, own?));
+        }
+    }
+    Ok((without, found?))
+}
+
+/// What is judged of an image with copies.
+pub(super) fn remark(moves: &AddressMoves, is_traced_without: bool) -> Remark {
     let fragments = counted(moves.copies().len() as u64, "fragment");
+    if !is_traced_without {
+        let cause =
+            format!("the traces are of the image with its copies of {fragments}, which count as functions");
+        return Remark { cause, next: None };
+    }
     Remark {
         cause: format!(
             "the image has copies of {fragments}: page faults are those of copies and originals, wherever the recorded runs \
