@@ -255,7 +255,11 @@ pub fn command_under_test() -> PathBuf {
     std::env::var_os("REORDER").map_or_else(|| workspace::reorder_path().to_path_buf(), PathBuf::from)
 }
 
-fn permute(image: &Path, output: &Path, permutation: Permutation) -> std::io::Result<Outcome> {
+/// The finished `apply` of a random permutation.
+///
+/// # Errors
+/// The command cannot be started.
+pub fn permute(image: &Path, output: &Path, permutation: Permutation) -> std::io::Result<Outcome> {
     let mut command = Command::new(command_under_test());
     command.args(["apply", "--format", "json", "--strategy", "random", "--seed"]);
     command.arg(permutation.seed.to_string());

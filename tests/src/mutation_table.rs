@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Debug;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use reorder_verify::{VerifyOptions, verify};
@@ -34,6 +35,8 @@ struct Row {
     reported: usize,
     explained: BTreeMap<&'static str, usize>,
     missed: Vec<String>,
+    /// The longest verification.
+    slowest: Duration,
 }
 
 enum Outcome {
@@ -53,14 +56,18 @@ pub fn verify_each<Output: Original>(outputs: &[Output], default: u64) -> Vec<Ou
     let each = wanted / Output::KINDS.len() as u64;
     let cases: Vec<(Output::Kind, u64)> =
         Output::KINDS.iter().flat_map(|kind| (0..each).map(move |number| (*kind, number))).collect();
-    let outcomes: Vec<(Output::Kind, Outcome)> = cases
+    let outcomes: Vec<(Output::Kind, Outcome, Duration)> = cases
         .par_iter()
-        .filter_map(|&(kind, number)| Some((kind, outcome(outputs, kind, number)?)))
+        .filter_map(|&(kind, number)| {
+            let (outcome, time) = outcome(outputs, kind, number)?;
+            Some((kind, outcome, time))
+        })
         .collect();
     let mut rows: BTreeMap<Output::Kind, Row> = BTreeMap::new();
-    for (kind, outcome) in outcomes {
+    for (kind, outcome, time) in outcomes {
         let row = rows.entry(kind).or_default();
         row.made += 1;
+        row.slowest = row.slowest.max(time);
         match outcome {
             Outcome::Reported => row.reported += 1,
             Outcome::Explained(why) => *row.explained.entry(why).or_default() += 1,
@@ -76,15 +83,23 @@ pub fn verify_each<Output: Original>(outputs: &[Output], default: u64) -> Vec<Ou
 
 #[allow(clippy::print_stdout)] // the table is what the test shows
 fn print<Kind: Debug>(rows: &BTreeMap<Kind, Row>) {
-    println!("| kind | made | reported | accepted, and why |\n|---|--:|--:|---|");
+    println!(
+        "| kind | made | reported | slowest verification, ms | accepted, and why |\n|---|--:|--:|--:|---|"
+    );
     for (kind, row) in rows {
         let why: Vec<String> = row.explained.iter().map(|(why, count)| format!("{count}: {why}")).collect();
-        println!("| {kind:?} | {} | {} | {} |", row.made, row.reported, why.join("; "));
+        let (made, reported, slowest) = (row.made, row.reported, row.slowest.as_millis());
+        println!("| {kind:?} | {made} | {reported} | {slowest} | {} |", why.join("; "));
     }
 }
 
-/// The outcome of a mutation, on the first image from number `number` on that has a place for it.
-fn outcome<Output: Original>(outputs: &[Output], kind: Output::Kind, number: u64) -> Option<Outcome> {
+/// The outcome of a mutation, on the first image from number `number` on that has a place for it, and how long its verification
+/// took.
+fn outcome<Output: Original>(
+    outputs: &[Output],
+    kind: Output::Kind,
+    number: u64,
+) -> Option<(Outcome, Duration)> {
     let count = outputs.len() as u64;
     // An image whose random place does not serve is asked for a few others.
     let (output, wrong) = (0..count * 8).find_map(|attempt| {
@@ -92,11 +107,14 @@ fn outcome<Output: Original>(outputs: &[Output], kind: Output::Kind, number: u64
         Some((output, output.wrong(kind, number.wrapping_add(attempt << 32))?))
     })?;
     let (old, new) = output.pair();
+    let began = Instant::now();
     let is_proven = verify(old, &wrong, VerifyOptions::default()).is_ok_and(|report| report.is_proven());
-    Some(match (is_proven, output.excuse(&wrong)) {
-        (false, _) => Outcome::Reported,
-        (true, Some(why)) => Outcome::Explained(why),
-        (true, None) => {
+    let time = began.elapsed();
+    // Rules read all of an image: only what is accepted needs them.
+    let outcome = match is_proven.then(|| output.excuse(&wrong)) {
+        None => Outcome::Reported,
+        Some(Some(why)) => Outcome::Explained(why),
+        Some(None) => {
             let first = (0..wrong.len()).find(|&at| wrong[at] != new[at]).unwrap_or_default();
             Outcome::Missed(format!(
                 "{kind:?} {number} of `{}` at {first:#x}: {:#04x} became {:#04x}",
@@ -105,5 +123,6 @@ fn outcome<Output: Original>(outputs: &[Output], kind: Output::Kind, number: u64
                 wrong[first]
             ))
         }
-    })
+    };
+    Some((outcome, time))
 }

@@ -137,3 +137,58 @@ fn optimize_takes_the_layout_that_needs_fewer_pages() {
     assert!(auto["bytes_before"].as_u64() < auto["file_bytes"].as_u64(), "{auto}");
     assert!(functions["bytes_before"].is_null() && functions["clones"].is_null(), "{functions}");
 }
+
+/// The figure of a check of `reorder gate`, and of its baseline.
+fn gated(report: &Value, metric: &str, part: &Value) -> [Option<f64>; 2] {
+    let is_meant =
+        |check: &&Value| check["metric"] == metric && check["part"] == *part && check["scenario"].is_null();
+    let check = report["checks"].as_array().unwrap().iter().find(is_meant).unwrap();
+    ["baseline", "current"].map(|side| check[side].as_f64())
+}
+
+#[test]
+fn the_gate_counts_the_faults_of_the_copies() {
+    let directory = built();
+    let place = directory.path();
+    let common = ["-t", "traces", "--baseline", "base.json", "--config", "off"];
+    let gate = |image: &'static str, more: &[&'static str]| {
+        json(&[&["gate", image], &common[..], more].concat(), place)
+    };
+    gate("program", &["--update-baseline"]);
+    let report = gate("fast", &["--all", "--warn-only"]);
+    let words = ["simulate", "program", "fast", "-t", "traces", "--model", "linux-4k", "--config", "off"];
+    let total = &json(&words, place)["totals"][0];
+    let faults = ["faults", "new_faults"].map(|side| total[side].as_f64());
+    assert!(faults[1] < faults[0], "{total}");
+    assert_eq!(gated(&report, "faults", &"linux-4k".into()), faults, "those of simulate");
+    let [before, after] = gated(&report, "text-bytes", &Value::Null);
+    assert!(before < after, "copies are code");
+    let [before, after] = gated(&report, "pinned-functions", &Value::Null);
+    assert!(before == after && after.is_some(), "pins are those of the image without copies");
+    let remarks = report["remarks"].to_string();
+    assert!(remarks.contains("the image has copies of"), "{remarks}");
+    assert!(report["explanations"].as_array().unwrap().is_empty(), "the same functions run: {report:#}");
+
+    // Traces of the image with copies: these are functions of it.
+    done(&["record", "-q", "-o", "own", "--", "./fast"], place);
+    let own = json(&["gate", "fast", "-t", "own", "--baseline", "off", "--config", "off", "--all"], place);
+    assert_eq!(gated(&own, "trace-coverage", &Value::Null)[1], Some(100.0));
+    assert!(own["remarks"].to_string().contains("traces are of the image with its copies"), "{own:#}");
+
+    // A list of copies that does not lead back.
+    let mut bytes = fs::read(place.join("fast")).unwrap();
+    let list = {
+        use object::{Object, ObjectSection};
+        let file = object::File::parse(&*bytes).unwrap();
+        file.section_by_name(".reorder.clones").unwrap().file_range().unwrap().0 as usize
+    };
+    bytes[list + 9] ^= 0x55;
+    fs::write(place.join("damaged"), bytes).unwrap();
+    let report = gate("damaged", &["--all", "--warn-only"]);
+    let remarks = report["remarks"].to_string();
+    assert!(remarks.contains("those of the original functions"), "{remarks}");
+    assert!(
+        gated(&report, "faults", &"linux-4k".into())[1] >= faults[0],
+        "nothing runs in copies: {report:#}"
+    );
+}

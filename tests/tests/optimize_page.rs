@@ -26,15 +26,18 @@ fn both_commands_write_the_same_page() {
     compiler.args(["-O1", "-o", "program", "program.c"]).current_dir(directory);
     assert!(compiler.status().expect("gcc is installed").success());
     let optimize = ["optimize", "program", "-o", "fast", "--measure-runs", "0", "--run", "a", "--run", "b"];
-    let output =
-        call(&[&optimize[..], &["--keep-traces", "traces", "--report", "one.html"]].concat(), directory);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let output = call(&["report", "program", "fast", "-t", "traces", "-o", "other.html"], directory);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
-    let (one, other) = (read("one.html"), read("other.html"));
-    assert!(one.starts_with("<!doctype html>") || one.starts_with("<!DOCTYPE html>"));
-    assert!(one == other, "pages of {} and {} bytes differ", one.len(), other.len());
+    for layout in ["functions", "blocks"] {
+        let more = ["--layout", layout, "--keep-traces", layout, "--report", "one.html"];
+        let output = call(&[&optimize[..], &more].concat(), directory);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let output = call(&["report", "program", "fast", "-t", layout, "-o", "other.html"], directory);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+        let (one, other) = (read("one.html"), read("other.html"));
+        assert!(one.starts_with("<!doctype html>") || one.starts_with("<!DOCTYPE html>"));
+        assert!(one == other, "{layout}: pages of {} and {} bytes differ", one.len(), other.len());
+        assert_eq!(one.contains("\"copies\":"), layout == "blocks");
+    }
     for taken in ["program", "fast"] {
         let refused = call(&[&optimize[..], &["--report", taken]].concat(), directory);
         assert_eq!(refused.status.code(), Some(2));
@@ -42,7 +45,7 @@ fn both_commands_write_the_same_page() {
     }
     // An output that does not exist yet is not a file to compare with.
     let fresh = ["optimize", "program", "-o", "fresh", "--measure-runs", "0", "--run", "a", "--report"];
-    for page in ["fresh", "./fresh", "traces/../fresh"] {
+    for page in ["fresh", "./fresh", "blocks/../fresh"] {
         let refused = call(&[&fresh[..], &[page]].concat(), directory);
         assert_eq!(refused.status.code(), Some(2), "{page}");
         assert!(String::from_utf8_lossy(&refused.stderr).contains("would replace an image"));

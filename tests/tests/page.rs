@@ -176,6 +176,53 @@ fn a_page_of_both_layouts_works_in_a_browser() {
     browse(&directory.join("report.html"), &summary, "both", ("step_11", 11), &shown);
 }
 
+/// Executed basic blocks copied, and nothing moved.
+#[test]
+fn a_page_of_copied_blocks_works_in_a_browser() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    program(directory);
+    for scenario in ["open", "search", "both"] {
+        run(directory, &["record", "--blocks", "-o", "traces", "--", "./program", scenario]);
+    }
+    run(directory, &["apply", "program", "-t", "traces", "--layout", "blocks", "-o", "program.fast"]);
+    let arguments =
+        ["report", "program", "program.fast", "-t", "traces", "-o", "report.html", "--config", "off"];
+    let text = run(directory, &arguments);
+    assert!(text.stderr.is_empty(), "{}", String::from_utf8_lossy(&text.stderr));
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains(" of these functions are executed (") && text.contains(" are copied, "), "{text}");
+    let summary = report(directory, &["program", "program.fast", "-t", "traces", "-o", "report.html"]);
+    let simulated =
+        run(directory, &["simulate", "program", "program.fast", "-t", "traces", "--format", "json"]);
+    let simulated: Value = serde_json::from_slice(&simulated.stdout).unwrap();
+    let faults = |of: &Value, key: &str| of[key].as_f64().unwrap();
+    for key in ["faults", "new_faults"] {
+        assert_eq!(faults(&summary["models"][0], key), faults(&simulated["totals"][0], key));
+    }
+    let executed = |key: &str| summary["executed"][key].as_u64().unwrap();
+    // Of the four odd functions, one instruction of 501 bytes each.
+    assert!(executed("bytes") + 4 * 400 < executed("function_bytes"), "{summary:#}");
+    let copies = |key: &str| summary["copies"][key].as_u64().unwrap();
+    assert!(copies("functions") > 40 && copies("fragments") >= copies("functions"), "{summary:#}");
+    assert_eq!(summary["functions_moved"], 0);
+    let page = directory.join("report.html");
+    browse(&page, &summary, "blocks", ("step_11", 11), &HOSTILE);
+    let python = tools();
+    let outcome = Command::new(&python)
+        .arg(root().join("tests/page/fragments.py"))
+        .arg(&page)
+        .arg(summary["copies"].to_string())
+        .arg(screenshots(&python, "fragments"))
+        .output()
+        .unwrap();
+    assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+    // Traces with blocks alone show what runs, without a second image.
+    let alone = report(directory, &["program", "-t", "traces", "-o", "alone.html"]);
+    assert_eq!((&alone["executed"], alone.get("copies")), (&summary["executed"], None));
+    browse(&directory.join("alone.html"), &alone, "executed", ("step_11", 11), &[]);
+}
+
 /// The same source with a larger function that runs, without one that ran, linked in another order.
 #[test]
 fn a_page_of_two_builds_works_in_a_browser() {

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cli::context::Context;
+use crate::cli::gate_copies::{WithoutCopies, remark as remark_on_copies, traced};
 use crate::cli::gate_files::FileRole;
 use crate::cli::gate_growth::remark_on_growth;
 use crate::cli::gate_measured::GateMeasured;
 use crate::cli::gate_outputs::GateOutputs;
-use crate::cli::gate_remarks::{remark, remark_on_limits};
+use crate::cli::gate_remarks::{remark, remark_on_limits, whole_functions};
 use crate::cli::scenarios_input::{Configured, ScenariosInput};
 use crate::exit_status::ExitStatus;
 use crate::gate::place::{self, Source};
@@ -22,6 +23,7 @@ use reorder_base::error::{Error, Result};
 use reorder_image::functions::{Function, FunctionTable};
 use reorder_layout::opened::{OpenedImage, Stays};
 use reorder_layout::order_file;
+use reorder_layout::simulate::Placement;
 use reorder_report::table::counted;
 use reorder_system::mapped::map_image;
 use reorder_system::write;
@@ -45,7 +47,9 @@ Exit status: 0 within all limits, 1 a finding, 2 could not run.";
 /// Fail if startup touches more pages, or the image grows or compresses worse, than the baseline allows
 ///
 /// Everything is computed from the files, so the verdict is the same on every system. Without limits in reorder.toml, page
-/// faults may grow by 1 %, sizes by 1 % or 256 bytes, and the coverage of the traces may fall by 2 percentage points.
+/// faults may grow by 1 %, sizes by 1 % or 256 bytes, and the coverage of the traces may fall by 2 percentage points. Of an image
+/// with copies, faults are those of copies and originals as the recorded runs execute them; the traces are those of the image
+/// without the copies.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct GateArguments {
@@ -101,23 +105,35 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     arguments.outputs.check(&arguments.files(&path, place.as_deref(), &configured)?, context.format)?;
     let limits = Limits::of(&configured.document).map_err(|error| error.in_file(&configured.file.path))?;
     let bytes = map_image(&path)?;
-    let image = arguments.scenarios.open(&path, &bytes)?;
-    let functions = image.functions();
-    let gate = &configured.document.gate;
-    let models = arguments.scenarios.models(gate.models.as_deref(), &image, &configured)?;
-    let starts = arguments.scenarios.resolve(&path, &image, &functions, &configured, &context.talk)?;
     let mut remarks = Vec::new();
+    let without = WithoutCopies::of(&path, &bytes, &mut remarks)?;
+    let judged = arguments.scenarios.open(&path, &bytes)?;
+    let restored =
+        without.as_ref().map(|without| arguments.scenarios.open(&path, &without.bytes)).transpose()?;
+    let gate = &configured.document.gate;
+    let models = arguments.scenarios.models(gate.models.as_deref(), &judged, &configured)?;
+    let (image, starts) = traced(&judged, restored.as_ref(), |image| {
+        arguments.scenarios.resolve(&path, image, &image.functions(), &configured, &context.talk)
+    })?;
+    let functions = image.functions();
+    let is_traced_without = !std::ptr::eq(image, &judged);
+    remarks.extend(without.as_ref().map(|without| remark_on_copies(&without.moves, is_traced_without)));
+    let placement = without.as_ref().filter(|_| is_traced_without);
+    let placement =
+        placement.map(|without| Placement::of_image(image, &bytes, &without.moves)).transpose()?;
     let scenarios = starts.sources.group(&starts.traces);
     let order = arguments.read_order(&configured, &functions)?;
     let phase = context.talk.phase("figures", 0);
     let figures = figures(&Subject {
         bytes: &bytes,
-        image: &image,
+        text: &judged.text(),
+        image,
+        placement: placement.as_ref(),
         functions: &functions,
         scenarios: &scenarios,
         coverage: &starts.traces.coverage,
         order: order.as_ref().map(|order| &order.coverage),
-        pinned: pinned(&image, &functions, &mut remarks)?,
+        pinned: pinned(image, &functions, &mut remarks)?,
         models: &models,
         compressions: &compressions(&configured)?,
     })?;
@@ -125,7 +141,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let now = Baseline {
         reorder: env!("CARGO_PKG_VERSION").to_owned(),
         image: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        tools: tools(&image),
+        tools: tools(image),
         models: models.iter().map(|model| (model.name.clone(), model.numbers())).collect(),
         figures,
         startup: Startup::of(&functions, &scenarios),
@@ -147,6 +163,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let baseline = place.as_deref().zip(then_text.as_deref()).map(|(path, text)| Source { path, text });
     place::locate(&mut checks, Some(configuration), baseline);
     remark(&mut remarks, then.as_ref(), &now, &starts);
+    remarks.extend(whole_functions(&explanations, &starts));
     if let Some(old) = arguments.old() {
         remarks.extend(remark_on_growth(old, &functions, &checks, &arguments.scenarios)?);
     }
@@ -154,12 +171,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
         remark_on_limits(&mut remarks, &limits, &checks, wanted.is_empty() && wanted_models.is_empty());
     }
     let findings = checks.iter().filter(|check| check.verdict.is_finding()).count() as u64;
-    let outcome = match (arguments.update_baseline, findings, arguments.warn_only) {
-        (true, ..) => Outcome::Updated,
-        (_, 0, _) => Outcome::Pass,
-        (_, _, true) => Outcome::Warn,
-        _ => Outcome::Fail,
-    };
+    let outcome = arguments.outcome(findings);
     // Written before the reports, because they say that it was written.
     if let (true, Some(place)) = (arguments.update_baseline, &place) {
         write::whole(place, now.write().as_bytes())?;
@@ -184,6 +196,15 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
 }
 
 impl GateArguments {
+    fn outcome(&self, findings: u64) -> Outcome {
+        match (self.update_baseline, findings, self.warn_only) {
+            (true, ..) => Outcome::Updated,
+            (_, 0, _) => Outcome::Pass,
+            (_, _, true) => Outcome::Warn,
+            _ => Outcome::Fail,
+        }
+    }
+
     fn image(&self, configured: &Configured) -> Result<PathBuf> {
         let in_file = configured.document.gate.image.as_ref().map(|image| configured.file.located(image));
         self.image.clone().or(in_file).ok_or_else(|| {

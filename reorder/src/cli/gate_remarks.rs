@@ -2,7 +2,7 @@
 //! written by another version.
 
 use crate::cli::scenarios_input::Starts;
-use crate::gate::{Baseline, Check, Limits, Remark, Verdict};
+use crate::gate::{Baseline, Check, Explanation, Limits, Remark, Verdict};
 use reorder_report::table::{counted, grouped};
 
 /// Figures without a verdict and limits without a figure; `is_whole` says that no scenario or model was left out on request.
@@ -31,6 +31,13 @@ pub(super) fn remark_on_limits(remarks: &mut Vec<Remark>, limits: &Limits, check
             "give a baseline, or limits without a sign below [gate.limits] in reorder.toml",
         );
     }
+}
+
+/// That explanations do not add up to figures that count basic blocks.
+pub(super) fn whole_functions(explanations: &[Explanation], starts: &Starts) -> Option<Remark> {
+    let has_blocks = starts.traces.traces.iter().any(|trace| !trace.blocks.is_empty());
+    let cause = "page faults are those of the executed basic blocks, but the functions that changed are compared whole";
+    (has_blocks && !explanations.is_empty()).then(|| Remark { cause: cause.to_owned(), next: None })
 }
 
 /// If a smaller share of the events is found, faults say little about the runs.

@@ -38,6 +38,7 @@ pub(crate) mod ending_args;
 pub mod explain;
 mod export_argument;
 pub mod gate;
+mod gate_copies;
 pub(crate) mod gate_files;
 mod gate_growth;
 pub(crate) mod gate_measured;

@@ -91,12 +91,6 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     let new = arguments.new.as_deref();
     let second = SecondImage::open(&arguments.scenarios, (path, &bytes), &functions, &starts.traces, new)?;
     let placement = second.as_ref().map(|second| second.placement(&image)).transpose()?.flatten();
-    if placement.as_ref().is_some_and(|placement| !placement.moves().copies().is_empty()) {
-        let cause = "the page map shows the original functions, but NEW runs copies of them; its curves and totals count the copies";
-        context
-            .talk
-            .warning(cause, Some("reorder explain --new NEW shows where the copies of a function are"));
-    }
     let names = ImageNames::of(path, new);
     let scenarios = starts.sources.group(&starts.traces);
     let (mut summary, document) = page(PageRequest {

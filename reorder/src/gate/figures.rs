@@ -1,17 +1,20 @@
 //! Computes the figures of an image and its scenarios.
 
-use layout_algos::score::{lower_bound, touched_bytes};
+use std::ops::Range;
+
+use layout_algos::score::{Span, lower_bound, touched_bytes};
 use rayon::prelude::*;
 
 use super::compressed::Compression;
 use super::metric::{Figure, Key, Metric};
+use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::memory::MemoryModel;
 use reorder_layout::opened::OpenedImage;
 use reorder_layout::order_file::read::OrderCoverage;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::spans;
+use reorder_layout::simulate::{Placement, Touched, spans};
 use reorder_trace::{Coverage, ResolvedTrace};
 
 /// What figures are computed from.
@@ -19,8 +22,12 @@ use reorder_trace::{Coverage, ResolvedTrace};
 pub struct Subject<'files> {
     /// The whole file.
     pub bytes: &'files [u8],
-    /// The same, parsed.
+    /// Its code.
+    pub text: &'files [Range<Address>],
+    /// The same, parsed; of an image with copies the one without them.
     pub image: &'files OpenedImage<'files>,
+    /// Where code of `image` runs in an image with copies.
+    pub placement: Option<&'files Placement<'files>>,
     /// Its functions.
     pub functions: &'files FunctionTable<'files>,
     /// Its scenarios.
@@ -43,8 +50,7 @@ pub struct Subject<'files> {
 /// When a compressor fails.
 pub fn figures(subject: &Subject<'_>) -> Result<Vec<Figure>> {
     let mut figures = of_scenarios(subject);
-    let text = subject.image.text();
-    let text_bytes: u64 = text.iter().map(|range| range.end.distance_from(range.start)).sum();
+    let text_bytes: u64 = subject.text.iter().map(|range| range.end.distance_from(range.start)).sum();
     let mut of_image = |metric, part: &str, value: f64| {
         figures.push(Figure::new(Key::of_image(metric, part), value));
     };
@@ -70,15 +76,42 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
+/// What one run touches in the judged image, and the least that it could touch.
+struct Run {
+    spans: Vec<Span>,
+    /// Executed bytes where blocks are known, else those of functions.
+    bytes: u64,
+}
+
+impl Run {
+    fn of(subject: &Subject<'_>, trace: &ResolvedTrace) -> Self {
+        let executed = subject.image.executed(std::slice::from_ref(trace), subject.functions);
+        let executed = executed.as_ref().map(|executed| (executed, 0));
+        let Touched { old, new, .. } = Touched::of(subject.functions, trace, executed, subject.placement);
+        let bytes = touched_bytes(&old);
+        match new {
+            // Branches of copies may be shorter.
+            Some(new) => Self { bytes: bytes.min(touched_bytes(&new)), spans: new },
+            None => Self { bytes, spans: old },
+        }
+    }
+}
+
 fn of_scenarios(subject: &Subject<'_>) -> Vec<Figure> {
     let functions = subject.functions;
+    let run = |trace: &&ResolvedTrace| Run::of(subject, trace);
+    let runs: Vec<Vec<Run>> =
+        subject.scenarios.par_iter().map(|scenario| scenario.traces.iter().map(run).collect()).collect();
     let mut figures = Vec::new();
     for model in subject.models {
         let (mut sum, mut bounds) = (0.0, 0.0);
-        for scenario in subject.scenarios {
-            let faults = scenario.mean(|trace| model.model.faults(spans(functions, trace)).total() as f64);
-            let bound = scenario
-                .mean(|trace| lower_bound(touched_bytes(&spans(functions, trace)), model.model) as f64);
+        for (scenario, runs) in subject.scenarios.iter().zip(&runs) {
+            let mean = |value: &dyn Fn(&Run) -> u64| {
+                let mut runs = runs.iter();
+                scenario.mean(|_| runs.next().map_or(0.0, |run| value(run) as f64))
+            };
+            let faults = mean(&|run| model.model.faults(run.spans.iter().copied()).total());
+            let bound = mean(&|run| lower_bound(run.bytes, model.model));
             let key = Key::of_scenario(Metric::Faults, &model.name, &scenario.name);
             figures.push(Figure::new(key, faults).with_bound(bound));
             (sum, bounds) = (sum + faults, bounds + bound);

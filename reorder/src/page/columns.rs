@@ -3,11 +3,15 @@
 //! Addresses are distances from [`Columns::origin`], because a page calculates in floating point, which is exact only up to
 //! 2⁵³.
 
+use std::ops::Range;
+
 use layout_algos::score::Span;
+use reorder_base::address::Address;
 use reorder_layout::simulate::OtherBuild;
 use serde::Serialize;
 
 use super::PageRequest;
+use super::parts::{Fragment, Places};
 use super::pins::PinnedFunctions;
 use super::scenarios::{Curves, FirstTouch, POINTS, Results, ScenarioResult};
 
@@ -36,11 +40,14 @@ pub struct Columns {
     new_starts: Vec<i64>,
     /// Sizes in the second image, 0 for functions that it does not have; empty unless it is another build.
     new_sizes: Vec<u64>,
-    /// Start and length of each range of code of the second image; empty unless it is another build.
+    /// Start and length of each range of code of the second image; empty where they are those of the first.
     new_text: Vec<[i64; 2]>,
     /// Scenarios that run the function.
     scenarios_of: Vec<u32>,
     pins: PinColumns,
+    /// Copies in the second image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fragments: Option<FragmentColumns>,
     all: StartColumns,
     scenarios: Vec<StartColumns>,
 }
@@ -56,6 +63,37 @@ struct PinColumns {
     titles: Vec<String>,
 }
 
+/// Copies, by function and place in it.
+#[derive(Clone, Debug, Default, Serialize)]
+struct FragmentColumns {
+    /// Differences of the functions' numbers.
+    functions: Vec<i64>,
+    /// Bytes from the function's start.
+    offsets: Vec<u64>,
+    /// Bytes of the original.
+    sizes: Vec<u64>,
+    /// Differences of the copies' starts.
+    copies: Vec<i64>,
+    copy_sizes: Vec<u64>,
+}
+
+/// Where the functions of a scenario run, in its order.
+#[derive(Clone, Debug, Default, Serialize)]
+struct PlaceColumns {
+    /// Places of each function.
+    counts: Vec<usize>,
+    /// Differences of their starts.
+    starts: Vec<i64>,
+    sizes: Vec<u64>,
+}
+
+/// What runs of functions, in both images.
+#[derive(Clone, Debug, Serialize)]
+struct PartColumns {
+    old: PlaceColumns,
+    new: PlaceColumns,
+}
+
 /// One scenario, or all.
 #[derive(Clone, Debug, Serialize)]
 struct StartColumns {
@@ -68,6 +106,9 @@ struct StartColumns {
     microseconds: Vec<i64>,
     /// Where the axis of time ends; 0 where there is none.
     end_microseconds: u64,
+    /// Absent where functions are shown whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<PartColumns>,
     /// Empty beyond [`MAX_POINTS`].
     models: Vec<ModelColumns>,
 }
@@ -91,7 +132,9 @@ pub(super) fn columns(request: &PageRequest<'_>, results: Results, pins: PinnedF
     let functions = request.functions;
     let text = request.text();
     let first_function = functions.iter().next().map(|(_, function)| function.start);
-    let new_text = request.other_build().map(OtherBuild::text).unwrap_or_default();
+    let fragments = request.fragments();
+    let with_copies = text_with(&text, &fragments);
+    let new_text = request.other_build().map_or(with_copies.as_slice(), OtherBuild::text);
     let starts = text.first().into_iter().chain(new_text).map(|range| range.start);
     let lowest = starts.chain(first_function).min();
     let origin = lowest.unwrap_or_default().0 & !(ORIGIN_ALIGNMENT - 1);
@@ -122,7 +165,7 @@ pub(super) fn columns(request: &PageRequest<'_>, results: Results, pins: PinnedF
         let points = result.models.len() * CURVES * (POINTS + 1);
         let has_curves = points <= points_left;
         points_left -= if has_curves { points } else { 0 };
-        start_columns(result, is_drawn, has_curves)
+        start_columns(result, is_drawn, has_curves, distance)
     };
     Columns {
         origin: format!("{origin:#x}"),
@@ -141,8 +184,39 @@ pub(super) fn columns(request: &PageRequest<'_>, results: Results, pins: PinnedF
             .collect(),
         scenarios_of,
         pins: pin_columns(pins, distance),
+        fragments: (!fragments.is_empty()).then(|| fragment_columns(&fragments, distance)),
         all: start(&results.all),
         scenarios: results.scenarios.iter().map(start).collect(),
+    }
+}
+
+/// The text and the range of all copies; nothing without copies.
+fn text_with(text: &[Range<Address>], fragments: &[Fragment]) -> Vec<Range<Address>> {
+    let start = fragments.iter().map(|fragment| fragment.copy.start).min();
+    let end = fragments.iter().map(|fragment| fragment.copy.end).max();
+    let Some((start, end)) = start.zip(end) else { return Vec::new() };
+    let mut ranges = text.to_vec();
+    ranges.push(Address(start)..Address(end));
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges
+}
+
+fn fragment_columns(fragments: &[Fragment], distance: impl Fn(u64) -> i64) -> FragmentColumns {
+    FragmentColumns {
+        functions: differences(fragments.iter().map(|fragment| i64::from(fragment.function.0))),
+        offsets: fragments.iter().map(|fragment| fragment.offset).collect(),
+        sizes: fragments.iter().map(|fragment| fragment.size).collect(),
+        copies: differences(fragments.iter().map(|fragment| distance(fragment.copy.start))),
+        copy_sizes: fragments.iter().map(|fragment| fragment.copy.end - fragment.copy.start).collect(),
+    }
+}
+
+fn place_columns(order: &[FirstTouch], places: &Places, distance: impl Fn(u64) -> i64) -> PlaceColumns {
+    let of_each = || order.iter().map(|touch| places.of(touch.function));
+    PlaceColumns {
+        counts: of_each().map(<[Span]>::len).collect(),
+        starts: differences(of_each().flatten().map(|span| distance(span.start))),
+        sizes: of_each().flatten().map(|span| span.end - span.start).collect(),
     }
 }
 
@@ -162,7 +236,12 @@ fn pin_columns(pins: PinnedFunctions, distance: impl Fn(u64) -> i64) -> PinColum
 /// Curves under one model.
 const CURVES: usize = 6;
 
-fn start_columns(result: &ScenarioResult, is_drawn: bool, has_curves: bool) -> StartColumns {
+fn start_columns(
+    result: &ScenarioResult,
+    is_drawn: bool,
+    has_curves: bool,
+    distance: impl Fn(u64) -> i64,
+) -> StartColumns {
     let order: &[FirstTouch] = if is_drawn { &result.order } else { &[] };
     let microseconds = |touch: &FirstTouch| (touch.nanoseconds / 1000) as i64;
     let has_times = result.nanoseconds > 0 && result.recordings == 1;
@@ -171,6 +250,10 @@ fn start_columns(result: &ScenarioResult, is_drawn: bool, has_curves: bool) -> S
         order: differences(order.iter().map(|touch| i64::from(touch.function.0))),
         microseconds: if has_times { differences(order.iter().map(microseconds)) } else { Vec::new() },
         end_microseconds: result.nanoseconds.div_ceil(1000),
+        parts: result.parts.as_ref().map(|parts| PartColumns {
+            old: place_columns(order, &parts.old, &distance),
+            new: place_columns(order, &parts.new, &distance),
+        }),
         models: result
             .models
             .iter()

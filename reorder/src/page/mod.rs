@@ -10,6 +10,7 @@
 
 mod columns;
 mod names;
+mod parts;
 mod pins;
 mod processes;
 mod scenarios;
@@ -23,8 +24,8 @@ use std::ops::Range;
 pub use columns::Columns;
 pub use processes::MeasuredProcess;
 pub use summary::{
-    BiggestFunction, CoverageSummary, FoundBy, ModelFaults, ModelTotal, PinReasonTotal, Pins, ScenarioTotal,
-    Summary,
+    BiggestFunction, CopiesSummary, CoverageSummary, ExecutedSummary, FoundBy, ModelFaults, ModelTotal,
+    PinReasonTotal, Pins, ScenarioTotal, Summary,
 };
 pub use template::Document;
 

@@ -10,6 +10,7 @@ use layout_algos::score::{Span, lower_bound};
 use rayon::prelude::*;
 
 use super::PageRequest;
+use super::parts::Parts;
 use reorder_image::functions::FunctionIndex;
 use reorder_layout::memory::MemoryModel;
 use reorder_layout::scenario::Scenario;
@@ -32,6 +33,8 @@ pub(super) struct ScenarioResult {
     pub(super) nanoseconds: u64,
     /// How many recordings it has.
     pub(super) recordings: usize,
+    /// What of these functions runs, and where; none if they are shown whole.
+    pub(super) parts: Option<Parts>,
 }
 
 /// Curves in faults, each with [`POINTS`] + 1 points; the last one is the total.
@@ -97,7 +100,11 @@ pub(super) fn simulate(request: &PageRequest<'_>) -> Results {
             sum.by_time.add(by_time, 1.0);
         }
         all.touched_bytes += result.touched_bytes;
+        if let Some(parts) = &result.parts {
+            all.parts.get_or_insert_default().absorb(parts);
+        }
     }
+    all.parts = all.parts.map(Parts::united);
     all.order = earliest(results.iter().flat_map(|(result, _)| result.order.iter().copied()));
     Results { all, scenarios: results.into_iter().map(|(result, _)| result).collect() }
 }
@@ -116,10 +123,14 @@ fn simulate_scenario(
     let weight_of = |trace: &ResolvedTrace| if scenario.weight() == 0 { 1 } else { trace.weight };
     let starts: f64 = scenario.traces.iter().map(|trace| weight_of(trace) as f64).sum();
     let mut touched_bytes = 0.0;
+    let mut parts = request.has_parts().then(Parts::default);
     for trace in &scenario.traces {
         let share = weight_of(trace) as f64 / starts.max(1.0);
         let replay = Replay::new(request, trace);
         touched_bytes += replay.bytes.last().copied().unwrap_or(0) as f64 * share;
+        if let Some(parts) = &mut parts {
+            replay.add_to(parts);
+        }
         for ((model, result), common) in request.models.iter().zip(&mut models).zip(&mut common) {
             let steps = replay.under(model);
             result.by_functions.add(&steps.at(|point| replay.count_at_share(point)), share);
@@ -131,7 +142,8 @@ fn simulate_scenario(
     }
     let order = earliest(scenario.traces.iter().flat_map(|trace| touches(trace)));
     let recordings = scenario.traces.len();
-    (ScenarioResult { models, touched_bytes, order, nanoseconds: end, recordings }, common)
+    let parts = parts.map(Parts::united);
+    (ScenarioResult { models, touched_bytes, order, nanoseconds: end, recordings, parts }, common)
 }
 
 fn touches(trace: &ResolvedTrace) -> impl Iterator<Item = FirstTouch> {
@@ -155,6 +167,8 @@ fn earliest(touches: impl Iterator<Item = FirstTouch>) -> Vec<FirstTouch> {
 /// One trace in both layouts.
 struct Replay {
     touched: Touched,
+    /// Parallel to what is touched.
+    functions: Vec<FunctionIndex>,
     /// Bytes touched after each function or block.
     bytes: Vec<u64>,
 }
@@ -162,10 +176,26 @@ struct Replay {
 impl Replay {
     fn new(request: &PageRequest<'_>, trace: &ResolvedTrace) -> Self {
         let executed = request.image.executed(std::slice::from_ref(trace), request.functions);
-        let executed = executed.as_ref().map(|executed| (executed, 0));
-        let touched = Touched::compared(request.functions, trace, executed, request.comparison);
+        let touched = Touched::compared(
+            request.functions,
+            trace,
+            executed.as_ref().map(|executed| (executed, 0)),
+            request.comparison,
+        );
+        let blocks = executed.as_ref().and_then(|executed| executed.traces.first());
+        let functions = match blocks.filter(|_| touched.is_by_block) {
+            Some(blocks) => blocks.iter().map(|block| block.function).collect(),
+            None => trace.functions.clone(),
+        };
         let bytes = touched_after_each(&touched.old);
-        Self { touched, bytes }
+        Self { touched, functions, bytes }
+    }
+
+    fn add_to(&self, parts: &mut Parts) {
+        let new = self.touched.new_places().map(Some).chain(std::iter::repeat(None));
+        for ((&function, &old), new) in self.functions.iter().zip(&self.touched.old).zip(new) {
+            parts.add(function, old, new.unwrap_or_default());
+        }
     }
 
     fn under(&self, model: &MemoryModel) -> Steps {

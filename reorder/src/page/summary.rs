@@ -44,10 +44,16 @@ pub struct Summary {
     /// How the second image was compared, if it is another build.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_build: Option<BuildPairs>,
+    /// How much of the functions that run is executed; absent where no recording has basic blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executed: Option<ExecutedSummary>,
+    /// The copies of the second image, if it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<CopiesSummary>,
     /// Functions at another address in the second image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub functions_moved: Option<u64>,
-    /// Functions that are not pinned and still keep their address; absent if pins are unknown.
+    /// Functions that are not pinned and still keep their address; absent if pins are unknown, and of images with copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub functions_kept: Option<u64>,
     /// All scenarios together, in the order of the models asked for.
@@ -63,6 +69,26 @@ pub struct Summary {
     /// Faults of the whole process, in the program and its libraries, as they were measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<MeasuredProcess>,
+}
+
+/// What of the functions that run is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ExecutedSummary {
+    /// Bytes that any recording executes; functions of which no blocks are known count whole.
+    pub bytes: u64,
+    /// Bytes of all functions that any recording runs.
+    pub function_bytes: u64,
+}
+
+/// The copies that an image has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CopiesSummary {
+    /// How many.
+    pub fragments: u64,
+    /// Functions of which they are.
+    pub functions: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// A memory model and what all scenarios cost under it.
@@ -175,6 +201,9 @@ pub struct BiggestFunction {
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
+    /// How many of these bytes any recording executes, where blocks are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executed_bytes: Option<u64>,
 }
 
 /// Sums up what was found.
@@ -185,8 +214,10 @@ pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &Pin
         let place = places.get(index.0 as usize).copied().flatten();
         place.is_some_and(|place| place.start != functions.get(index).start.0)
     };
-    // Pins say why a function kept its address in an image that was made from this one; another build has no reason to.
-    let made_places = places.as_deref().filter(|_| request.other_build().is_none());
+    // Pins say why a function kept its address in an image that was made from this one; another build has no reason to, and
+    // copies are made so that functions keep theirs.
+    let copies = copies(request);
+    let made_places = places.as_deref().filter(|_| request.other_build().is_none() && copies.is_none());
     Summary {
         image: printable(&request.names.old),
         new_image: request.names.new.as_deref().map(printable),
@@ -197,6 +228,8 @@ pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &Pin
         other_build: request.other_build().map(|build| {
             build.pairs(request.scenarios.iter().flat_map(|scenario| scenario.traces.iter().copied()))
         }),
+        executed: executed(request, &results.all),
+        copies,
         functions_moved: places
             .as_ref()
             .map(|places| functions.iter().filter(|(index, _)| is_moved(places, *index)).count() as u64),
@@ -220,7 +253,7 @@ pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &Pin
             .collect(),
         pins: pin_totals(request, results, pins),
         coverage: coverage_summary(request.coverage),
-        biggest_functions: biggest(request, &results.all.order),
+        biggest_functions: biggest(request, &results.all),
         processes: request.processes.to_vec(),
     }
 }
@@ -312,9 +345,31 @@ fn coverage_summary(coverage: &Coverage) -> CoverageSummary {
     }
 }
 
-fn biggest(request: &PageRequest<'_>, order: &[FirstTouch]) -> Vec<BiggestFunction> {
+fn executed(request: &PageRequest<'_>, all: &ScenarioResult) -> Option<ExecutedSummary> {
+    let parts = all.parts.as_ref().filter(|_| request.has_blocks())?;
+    let sum =
+        |bytes: &dyn Fn(FunctionIndex) -> u64| all.order.iter().map(|touch| bytes(touch.function)).sum();
+    Some(ExecutedSummary {
+        bytes: sum(&|function| parts.old.bytes(function)),
+        function_bytes: sum(&|function| request.functions.get(function).size()),
+    })
+}
+
+fn copies(request: &PageRequest<'_>) -> Option<CopiesSummary> {
+    let fragments = request.fragments();
+    let mut functions: Vec<FunctionIndex> = fragments.iter().map(|fragment| fragment.function).collect();
+    functions.dedup();
+    (!fragments.is_empty()).then(|| CopiesSummary {
+        fragments: fragments.len() as u64,
+        functions: functions.len() as u64,
+        bytes: fragments.iter().map(|fragment| fragment.copy.end - fragment.copy.start).sum(),
+    })
+}
+
+fn biggest(request: &PageRequest<'_>, all: &ScenarioResult) -> Vec<BiggestFunction> {
+    let parts = all.parts.as_ref().filter(|_| request.has_blocks());
     let size = |touch: &FirstTouch| request.functions.get(touch.function).size();
-    let mut biggest: Vec<&FirstTouch> = order.iter().collect();
+    let mut biggest: Vec<&FirstTouch> = all.order.iter().collect();
     biggest.sort_by_key(|touch| (std::cmp::Reverse(size(touch)), touch.function));
     biggest
         .into_iter()
@@ -322,6 +377,7 @@ fn biggest(request: &PageRequest<'_>, order: &[FirstTouch]) -> Vec<BiggestFuncti
         .map(|touch| BiggestFunction {
             name: name_of(request.functions, touch.function),
             size_bytes: size(touch),
+            executed_bytes: parts.map(|parts| parts.old.bytes(touch.function)),
         })
         .collect()
 }
@@ -347,6 +403,15 @@ impl Report for Summary {
             grouped(found),
             counted(self.coverage.events, "event"),
         ));
+        if let Some(ExecutedSummary { bytes, function_bytes }) = self.executed {
+            let percent = bytes as f64 * 100.0 / function_bytes.max(1) as f64;
+            let (bytes, all) = (grouped(bytes), counted(function_bytes, "byte"));
+            text.push_str(&format!("{bytes} of {all} of these functions are executed ({percent:.0} %)\n"));
+        }
+        if let Some(CopiesSummary { fragments, functions, bytes }) = self.copies {
+            let (fragments, functions) = (counted(fragments, "fragment"), counted(functions, "function"));
+            text.push_str(&format!("{fragments} of {functions} are copied, {}\n", counted(bytes, "byte")));
+        }
         text.push_str(&match &self.pins.unknown_because {
             Some(because) => format!("{because}\n"),
             None => format!(

@@ -71,6 +71,17 @@ impl Touched {
         }
     }
 
+    /// Parallel to `old`: where each of these spans is in the new image; nothing without one.
+    pub fn new_places(&self) -> impl Iterator<Item = &[Span]> {
+        let new = self.new.as_deref().unwrap_or_default();
+        let mut from = 0;
+        self.new_counts.iter().map(move |&to| {
+            let places = new.get(from..to).unwrap_or_default();
+            from = to;
+            places
+        })
+    }
+
     /// Faults of the new image under `model` after each span of `old`.
     #[must_use]
     pub fn new_faults_after_each(&self, model: &MemoryModel) -> Option<Vec<u64>> {

@@ -76,9 +76,63 @@ class Lines {
   }
 }
 
-/** Where the functions are in one of the two images. */
+/** Copies of parts of functions, by function and place in it. */
+class Fragments {
+  constructor(columns) {
+    this.functions = accumulate(columns.functions, Uint32Array);
+    this.offsets = columns.offsets;
+    this.sizes = columns.sizes;
+    this.starts = accumulate(columns.copies);
+    this.copySizes = columns.copy_sizes;
+    this.count = this.functions.length;
+    this.order = Uint32Array.from(this.functions.keys()).sort((one, other) => this.starts[one] - this.starts[other]);
+    this.firsts = new Map();
+    for (let at = this.count - 1; at >= 0; at--) this.firsts.set(this.functions[at], at);
+  }
+
+  /** The positions of a function's, by place in it. */
+  of(index) {
+    const found = [];
+    for (let at = this.firsts.get(index) ?? this.count; at < this.count && this.functions[at] === index; at++) found.push(at);
+    return found;
+  }
+
+  end(at) {
+    return this.starts[at] + this.copySizes[at];
+  }
+
+  /** Calls `visit` with the function of each copy that has bytes in [start, end). */
+  between(start, end, visit) {
+    let low = 0;
+    let high = this.count;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.end(this.order[middle]) <= start) low = middle + 1;
+      else high = middle;
+    }
+    for (; low < this.count && this.starts[this.order[low]] < end; low++) visit(this.functions[this.order[low]]);
+  }
+}
+
+/** Where functions of a scenario run in one image: several places each. */
+class Places {
+  constructor(columns) {
+    this.starts = accumulate(columns.starts);
+    this.sizes = columns.sizes;
+    this.firsts = new Uint32Array(columns.counts.length + 1);
+    columns.counts.forEach((count, at) => { this.firsts[at + 1] = this.firsts[at] + count; });
+  }
+
+  each(rank, visit) {
+    for (let at = this.firsts[rank]; at < this.firsts[rank + 1]; at++) visit(this.starts[at], this.starts[at] + this.sizes[at]);
+  }
+}
+
+/** Where the functions are in one of the two images, `side`; `fragments` are the copies that it has. */
 class Layout {
-  constructor(starts, sizes, text) {
+  constructor(side, starts, sizes, text, fragments = null) {
+    this.side = side;
+    this.fragments = fragments;
     this.starts = starts;
     this.sizes = sizes;
     this.text = text;
@@ -110,7 +164,16 @@ class Layout {
       const index = this.order[at];
       if (this.starts[index] + this.sizes[index] > start) found.push(index);
     }
-    return found.reverse();
+    found.reverse();
+    if (!this.fragments) return found;
+    this.fragments.between(start, end, (index) => found.push(index));
+    return [...new Set(found)];
+  }
+
+  /** Calls `visit` with the start and end of each place of a function, whether it runs or not. */
+  each(index, visit) {
+    visit(this.starts[index], this.starts[index] + this.sizes[index]);
+    if (this.fragments) this.fragments.of(index).forEach((at) => visit(this.fragments.starts[at], this.fragments.end(at)));
   }
 }
 
@@ -157,10 +220,18 @@ class Start {
     this.microseconds = columns.microseconds.length > 0 ? accumulate(columns.microseconds) : null;
     this.end = columns.end_microseconds;
     this.hasTimes = this.end > 0;
+    this.places = columns.parts ? { old: new Places(columns.parts.old), new: new Places(columns.parts.new) } : null;
     this.models = columns.models.map((model) => ({
       time: curvesOf(model.by_time),
       functions: curvesOf(model.by_functions),
     }));
+  }
+
+  /** Calls `visit` with the start and end of each place where the function of this rank runs. */
+  each(layout, rank, visit) {
+    if (this.places) return this.places[layout.side].each(rank, visit);
+    const index = this.order[rank];
+    return visit(layout.starts[index], layout.starts[index] + layout.sizes[index]);
   }
 
   /** For each function its rank plus one, or 0 if it does not run. */
@@ -186,7 +257,8 @@ class Program {
     this.points = columns.points;
     this.text = columns.text;
     this.sizes = Float64Array.from(columns.sizes);
-    this.old = new Layout(accumulate(columns.starts), this.sizes, columns.text);
+    this.old = new Layout("old", accumulate(columns.starts), this.sizes, columns.text);
+    this.fragments = columns.fragments ? new Fragments(columns.fragments) : null;
     this.new = summary.new_image === undefined ? null : this.unpackNew(columns);
     this.scenariosOf = Uint32Array.from(columns.scenarios_of);
     this.all = new Start(columns.all);
@@ -213,11 +285,28 @@ class Program {
       starts[index] = end + columns.new_starts[index];
       end = starts[index] + sizes[index];
     }
-    return new Layout(starts, sizes, isBuild ? columns.new_text : this.text);
+    return new Layout("new", starts, sizes, columns.new_text.length > 0 ? columns.new_text : this.text, this.fragments);
   }
 
-  /** The address in the second image, if the function is in it. */
+  /** What runs of a function: offsets and sizes, in any scenario; nothing where blocks are not known. */
+  executedParts(index) {
+    const rank = this.all.ranks(this.count)[index];
+    const parts = [];
+    if (summary.executed && rank) {
+      this.all.each(this.old, rank - 1, (start, end) => parts.push([start - this.old.starts[index], end - start]));
+    }
+    return parts;
+  }
+
+  /** The sum of their sizes. */
+  executedBytes(index) {
+    return this.executedParts(index).reduce((sum, [, size]) => sum + size, 0);
+  }
+
+  /** The address in the second image, if the function is in it; of copied functions that of the first fragment. */
   newAddress(index) {
+    const [copy] = this.fragments ? this.fragments.of(index) : [];
+    if (copy !== undefined) return this.address(this.fragments.starts[copy]);
     return this.sizes[index] > 0 && this.new.sizes[index] === 0 ? null : this.address(this.new.starts[index]);
   }
 

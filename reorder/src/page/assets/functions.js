@@ -29,6 +29,43 @@ async function sortSlowly(rows, compare, isWanted) {
   return from;
 }
 
+/** How much of a function runs, as the table says it. */
+function executedText(program, index) {
+  const bytes = program.executedBytes(index);
+  return bytes > 0 ? shareText(bytes / Math.max(1, program.sizes[index])) : "–";
+}
+
+/** A bar as long as the function, on which what runs is filled. */
+function executedBar(program, index) {
+  const track = element("span", { class: "track parts", "aria-hidden": "true" });
+  const size = Math.max(1, program.sizes[index]);
+  for (const [offset, bytes] of program.executedParts(index)) {
+    const fill = element("span", { class: "fill new" });
+    fill.style.left = `${(offset / size) * 100}%`;
+    fill.style.width = `${(bytes / size) * 100}%`;
+    track.append(fill);
+  }
+  return track;
+}
+
+/** What the tooltip says of the parts of a function. */
+function partsOf(program, index) {
+  const told = [];
+  const executed = program.executedBytes(index);
+  if (executed > 0) {
+    told.push(element("div", { class: "executed" }, `${grouped(executed)} of ${grouped(program.sizes[index])} bytes are executed`), executedBar(program, index));
+  }
+  const { fragments } = program;
+  const copies = fragments ? fragments.of(index) : [];
+  if (copies.length === 0) return told;
+  const shown = 8;
+  told.push(element("div", { class: "tip-heading" }, plural(copies.length, "fragment")),
+    element("ul", { class: "tip-names fragments" }, ...copies.slice(0, shown).map((at) => element("li", {},
+      `bytes ${grouped(fragments.offsets[at])} to ${grouped(fragments.offsets[at] + fragments.sizes[at])} at ${program.address(fragments.starts[at])}`))));
+  if (copies.length > shown) told.push(element("div", { class: "faint" }, `and ${grouped(copies.length - shown)} more`));
+  return told;
+}
+
 class FunctionTable {
   constructor(program) {
     this.program = program;
@@ -70,10 +107,16 @@ class FunctionTable {
     const columns = [
       { key: "name", title: "Function", isText, cell: (index) => program.name(index) },
       { key: "size", title: "Size", unit: "bytes", value: (index) => program.sizes[index], cell: (index) => grouped(program.sizes[index]) },
+      ...(summary.executed ? [{ key: "executed", title: "Executed", value: (index) => program.executedBytes(index) / Math.max(1, program.sizes[index]) || Infinity,
+        cell: (index) => executedText(program, index), startsDescending: true }] : []),
       { key: "old", title: program.new ? "Before" : "Address", value: (index) => program.old.starts[index], cell: (index) => program.address(program.old.starts[index]), isCode: true },
     ];
     if (program.new) {
-      columns.push({ key: "new", title: "After", value: (index) => program.new.starts[index], isCode: true, cell: (index) => program.newAddress(index) ?? "–" });
+      columns.push({ key: "new", title: "After", value: (index) => Number(program.newAddress(index) ?? Infinity), isCode: true, cell: (index) => program.newAddress(index) ?? "–" });
+    }
+    if (program.fragments) {
+      columns.push({ key: "fragments", title: "Fragments", value: (index) => program.fragments.of(index).length || Infinity,
+        cell: (index) => grouped(program.fragments.of(index).length || 0), startsDescending: true });
     }
     columns.push(
       { key: "scenarios", title: "Scenarios", value: (index) => program.scenariosOf[index], cell: (index) => (program.scenariosOf[index] ? String(program.scenariosOf[index]) : "–"), startsDescending: true },
@@ -99,7 +142,7 @@ class FunctionTable {
           element("span", { class: "arrow", "aria-hidden": "true" })))));
     this.box.setAttribute("aria-colcount", this.columns.length);
     this.box.parentElement.style.setProperty("--columns", this.columns.map((column) =>
-      ({ name: "minmax(180px, 3fr)", size: "84px", old: "118px", new: "118px", scenarios: "92px", rank: "116px", pin: "minmax(110px, 190px)" })[column.key]).join(" "));
+      ({ name: "minmax(180px, 3fr)", size: "84px", executed: "92px", fragments: "92px", old: "118px", new: "118px", scenarios: "92px", rank: "116px", pin: "minmax(110px, 190px)" })[column.key]).join(" "));
   }
 
   sortBy(column) {
@@ -268,6 +311,7 @@ class FunctionTable {
         raw ? element("div", { class: "raw" }, raw) : "",
         element("div", {}, `${grouped(program.sizes[index])} bytes at ${program.address(program.old.starts[index])}` +
           (program.new ? (program.newAddress(index) ? `, after at ${program.newAddress(index)}` : ", not in the other build") : "")),
+        ...partsOf(program, index),
         element("div", {}, rank ? `runs as function ${grouped(rank)} of ${grouped(this.start.order.length)}` : "does not run here"),
         runs.length ? element("div", { class: "faint" }, `in ${runs.slice(0, 6).join(", ")}${runs.length > 6 ? ` and ${runs.length - 6} more` : ""}`) : "",
         program.pinOf[index]

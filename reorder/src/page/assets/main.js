@@ -97,7 +97,11 @@ function update() {
   const pageBytes = summary.models[state.model].page_bytes;
   const reach = summary.models[state.model].bytes_per_fault;
   byId("map-explained").textContent = `Each cell is ${bytesText(pageBytes)} of the text, in the order of addresses. The run touches the ` +
-    `coloured ones; ${reach > pageBytes ? `one fault brings up to ${bytesText(reach)}` : "each of them costs it a fault"}.`;
+    `coloured ones${summary.copies ? ", in copies and in originals; the copies come after the text" : ""}; ${reach > pageBytes ? `one fault brings up to ${bytesText(reach)}` : "each of them costs it a fault"}.`;
+  byId("counted").textContent = summary.executed
+    ? "what a run executes of a function touches its pages, and a function of which no blocks are known touches all of them"
+    : "a function that runs touches all of its pages";
+  byId("bound-of").textContent = summary.executed ? "" : " of whole functions";
   byId("not-drawn").hidden = start.isDrawn;
   maps.forEach((map) => map.update(pagesOf(map.layout, pageBytes), start, state.by, program.scenarios.length));
   byId("map-union").textContent = unionText();

@@ -213,11 +213,22 @@ class PageMap {
     context.restore();
   }
 
-  /** Functions on a page: by first touch, then those that do not run. */
+  /** Functions of which code on a page runs. */
+  runningOn(page) {
+    const from = this.pages.start(page);
+    const running = new Set();
+    this.start.order.forEach((index, rank) => this.start.each(this.layout, rank, (start, end) => {
+      if (start < from + this.pages.size && end > from) running.add(index);
+    }));
+    return running;
+  }
+
+  /** Functions on a page: by first touch, then those that do not run there. */
   functionsOn(page) {
     const start = this.pages.start(page);
     const ranks = this.start.ranks(this.program.count);
-    const key = (index) => ranks[index] || Infinity;
+    this.running = this.runningOn(page);
+    const key = (index) => (this.running.has(index) ? ranks[index] : Infinity);
     const found = this.layout.between(start, start + this.pages.size);
     return found.sort((one, other) => (key(one) === key(other) ? 0 : key(one) - key(other)));
   }
@@ -236,8 +247,7 @@ class PageMap {
     this.cursor = -1;
     this.related = new Set();
     for (const index of functions.slice(0, 2000)) {
-      const start = this.layout.starts[index];
-      this.pages.visit(start, start + this.layout.sizes[index], (page) => this.related.add(page));
+      this.layout.each(index, (start, end) => this.pages.visit(start, end, (page) => this.related.add(page)));
     }
     this.drawOverlay();
   }
@@ -256,10 +266,9 @@ class PageMap {
 
   build(page) {
     const shown = 12;
-    const ranks = this.start.ranks(this.program.count);
-    const runs = this.functions.filter((index) => ranks[index]).length;
+    const runs = this.functions.filter((index) => this.running.has(index)).length;
     const rows = this.functions.slice(0, shown).map((index) =>
-      element("li", { class: ranks[index] ? "" : "idle" },
+      element("li", { class: this.running.has(index) ? "" : "idle" },
         element("span", { class: "name" }, this.program.name(index)),
         this.program.pinOf[index] ? element("span", { class: "badge" }, "pinned") : null));
     const more = this.functions.length - shown;

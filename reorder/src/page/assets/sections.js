@@ -49,7 +49,10 @@ function showFacts() {
     [bytesText(summary.text_bytes), "of code"],
     [grouped(summary.functions), "functions"],
     [grouped(summary.functions_run), `run at startup, ${share(summary.functions_run, summary.functions)}`],
+    ...(summary.executed ? [[share(summary.executed.bytes, summary.executed.function_bytes), "of their code is executed"]] : []),
     ...(isCompared ? [[grouped(summary.functions_moved), "have moved"]] : []),
+    ...(summary.copies ? [[grouped(summary.copies.fragments),
+      `fragments, copied from ${plural(summary.copies.functions, "function")}, ${bytesText(summary.copies.bytes)}`]] : []),
     ...(summary.other_build ? [[grouped(summary.other_build.missing), "that run are not in the other build"]] : []),
     ...(summary.pins.unknown_because ? [] : [[grouped(summary.pins.functions), "cannot be moved"]]),
     [share(found, summary.coverage.events), `of ${grouped(summary.coverage.events)} traced events found`],
@@ -217,17 +220,22 @@ function showBiggest(program, which) {
   }
   const most = found.length ? program.sizes[found[0]] : 1;
   const rows = found.map((index) => {
+    const whole = `${(program.sizes[index] / most) * 100}%`;
     const fill = element("span", { class: "fill new" });
-    fill.style.width = `${(program.sizes[index] / most) * 100}%`;
+    fill.style.width = whole;
+    const parts = executedBar(program, index);
+    parts.style.width = whole;
     const name = element("th", { scope: "row", class: "name" }, program.name(index));
     return element("tr", { onpointermove: (event) => table.tell(index, event.clientX, event.clientY), onpointerleave: () => tooltip.hide() },
       name, figure(grouped(program.sizes[index])),
-      element("td", { class: "range-cell", "aria-hidden": "true" }, element("span", { class: "track" }, fill)),
+      element("td", { class: "range-cell", "aria-hidden": "true" }, summary.executed ? parts : element("span", { class: "track" }, fill)),
+      ...(summary.executed ? [figure(executedText(program, index))] : []),
       figure(program.scenariosOf[index] ? `${program.scenariosOf[index]} of ${summary.scenarios.length}` : "–"),
       figure(ranks[index] ? table.touchText(index) : "–"));
   });
   byId("biggest").replaceChildren(rows.length === 0 ? element("p", { class: "faint" }, "No function runs.") : plainTable([
-    { title: "Function" }, { title: "Bytes", isFigure: true }, { title: "Share of the biggest", isHidden: true }, { title: "Scenarios", isFigure: true }, { title: "First touch", isFigure: true }], rows));
+    { title: "Function" }, { title: "Bytes", isFigure: true }, { title: "Share of the biggest", isHidden: true },
+    ...(summary.executed ? [{ title: "Executed", isFigure: true }] : []), { title: "Scenarios", isFigure: true }, { title: "First touch", isFigure: true }], rows));
 }
 
 function showPins(program) {

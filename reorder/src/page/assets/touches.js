@@ -8,26 +8,20 @@ class Touches {
     this.touched = 0;
     this.length = Math.max(1, start.order.length);
     this.most = 0;
-    start.order.forEach((index, rank) => {
-      const from = layout.starts[index];
-      pages.visit(from, from + layout.sizes[index], (page) => {
-        if (this.first[page] === 0) {
-          this.first[page] = rank + 1;
-          this.touched += 1;
-        }
-      });
-    });
+    start.order.forEach((_, rank) => start.each(layout, rank, (from, to) => pages.visit(from, to, (page) => {
+      if (this.first[page] === 0) {
+        this.first[page] = rank + 1;
+        this.touched += 1;
+      }
+    })));
     const lastSeen = new Uint32Array(pages.count);
     program.scenarios.forEach((scenario, number) => {
-      for (const index of scenario.order) {
-        const from = layout.starts[index];
-        pages.visit(from, from + layout.sizes[index], (page) => {
-          if (lastSeen[page] !== number + 1) {
-            lastSeen[page] = number + 1;
-            this.scenarios[page] += 1;
-          }
-        });
-      }
+      scenario.order.forEach((_, rank) => scenario.each(layout, rank, (from, to) => pages.visit(from, to, (page) => {
+        if (lastSeen[page] !== number + 1) {
+          lastSeen[page] = number + 1;
+          this.scenarios[page] += 1;
+        }
+      })));
     });
     for (const count of this.scenarios) this.most = Math.max(this.most, count);
   }
