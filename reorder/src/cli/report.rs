@@ -12,6 +12,7 @@ use crate::cli::scenarios_input::{Configured, ScenariosInput};
 use crate::cli::second_image::SecondImage;
 use crate::exit_status::ExitStatus;
 use crate::page::{PageRequest, page};
+use crate::sizes::{self, SizedImage, Sizes};
 use reorder_base::error::Result;
 use reorder_layout::simulate::ImageNames;
 use reorder_system::mapped::map_image;
@@ -99,15 +100,29 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     }
     let names = ImageNames::of(path, new);
     let scenarios = starts.sources.group(&starts.traces);
+    let comparison = second.as_ref().and_then(|second| second.comparison(placement.as_ref()));
+    let new_bytes = new.map(map_image).transpose()?;
+    let new_image = new.zip(new_bytes.as_ref());
+    let new_image = new_image.map(|(path, bytes)| arguments.scenarios.open(path, bytes)).transpose()?;
+    let new = comparison.zip(new_bytes.as_ref()).zip(new_image.as_ref());
+    let new = new.map(|((comparison, bytes), image)| SizedImage {
+        bytes,
+        image,
+        places: functions.iter().map(|(index, function)| comparison.place(index, function)).collect(),
+    });
+    let old = SizedImage { bytes: &bytes, image: &image, places: sizes::own_places(&functions) };
+    let traces = scenarios.iter().flat_map(|scenario| scenario.traces.iter().copied());
+    let sizes = Sizes::of(&functions, traces, &old, new.as_ref())?;
     let (mut summary, document) = page(PageRequest {
         names: &names,
         image: &image,
         functions: &functions,
         scenarios: &scenarios,
         coverage: &starts.traces.coverage,
-        comparison: second.as_ref().and_then(|second| second.comparison(placement.as_ref())),
+        comparison,
         models: &models,
         processes: &processes,
+        sizes: Some(&sizes),
     })?;
     whole(&arguments.output, &document.0)?;
     summary.page = arguments.output.display().to_string();

@@ -92,8 +92,12 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "0.5%       0.0 %                +0  by pages",
-                "2%       1.8 %           -12,345  by content in units of 2,896 bytes",
+                "0.5%       0.0 %                +0  by pages".to_owned(),
+                format!(
+                    "2%       1.8 %           -{}  by content in units of {} bytes",
+                    grouped(12_345),
+                    grouped(2896)
+                ),
             ]
         );
         assert_eq!(text(&Traded::default()), "");
