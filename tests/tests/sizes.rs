@@ -60,7 +60,7 @@ impl Case {
     /// What a command prints of the image and its traces, as JSON.
     fn told(&self, command_name: &str, flags: &[&str]) -> Value {
         let mut command = workspace::reorder();
-        command.arg(command_name).arg(&self.image).arg("-t").arg(self.path("traces")).args(flags);
+        command.arg(command_name).arg(&self.image).args(flags).arg("-t").arg(self.path("traces"));
         let outcome = process::run(command.args(["--format", "json"]), LIMIT).unwrap();
         assert!(outcome.success(), "{outcome}");
         serde_json::from_slice(&outcome.stdout).unwrap()
@@ -205,8 +205,8 @@ fn report_and_gate_tell_sizes_by_tier_and_deltas() {
             .iter()
             .find(|check| check["metric"] == metric && check["part"].as_str().unwrap_or("") == part);
         check.unwrap_or_else(|| panic!("{metric}.{part} of {report:#}"))["current"]
-            .as_u64()
-            .unwrap_or_else(|| panic!("{metric}.{part} of {report:#}"))
+            .as_f64()
+            .unwrap_or_else(|| panic!("{metric}.{part} of {report:#}")) as u64
     };
     let parts = ["recorded.gzip", "likely.gzip", "rest.gzip"].map(|part| current("compressed-code", part));
     assert_eq!(parts.to_vec(), of_tiers("compressed_bytes"));
