@@ -188,6 +188,13 @@ pub struct SizedImage<'run> {
     pub places: Vec<Option<Span>>,
 }
 
+/// Compressed bytes of one image.
+struct Compressed {
+    file: u64,
+    /// By tier.
+    code: Option<[u64; Tier::ALL.len()]>,
+}
+
 impl Sizes {
     /// The sizes of `old`, which has these functions and traces, and of `new`.
     ///
@@ -202,29 +209,29 @@ impl Sizes {
         let tiers = tiers(old.image, functions, traces)?;
         let images: Vec<&SizedImage<'_>> = std::iter::once(old).chain(new).collect();
         let of_image = |one: &&SizedImage<'_>| {
-            let file = TOLD.size(one.bytes)?;
-            Ok((file, compressed_code(one.image, &one.places, &tiers, TOLD)?))
+            let code = compressed_code(one.image, &one.places, &tiers, TOLD)?;
+            Ok(Compressed { file: TOLD.size(one.bytes)?, code })
         };
         let (sizes, delta_bytes) = rayon::join(
             || images.par_iter().map(of_image).collect::<Result<Vec<_>>>(),
             || new.map(|new| delta(old.bytes, new.bytes)).transpose(),
         );
         let sizes = sizes?;
-        let size = |value: &dyn Fn(&(u64, Option<[u64; Tier::ALL.len()]>)) -> u64| Size {
+        let size = |value: &dyn Fn(&Compressed) -> u64| Size {
             compressed_bytes: sizes.first().map_or(0, value),
             new_compressed_bytes: sizes.get(1).map(value),
         };
-        let has_tiers = sizes.iter().all(|(_, tiers)| tiers.is_some());
+        let has_tiers = sizes.iter().all(|image| image.code.is_some());
         let of_tier = |(number, tier): (usize, Tier)| {
             let of_tier = functions.iter().filter(|(index, _)| tiers[index.0 as usize] == tier);
             let (count, bytes) =
                 of_tier.fold((0, 0), |(count, bytes), (_, function)| (count + 1, bytes + function.size()));
-            let size = size(&|(_, code)| code.map_or(0, |code| code[number]));
+            let size = size(&|image| image.code.map_or(0, |code| code[number]));
             TierSize { tier, functions: count, bytes, size }
         };
         Ok(Self {
             compressor: TOLD.name(),
-            file: size(&|(file, _)| *file),
+            file: size(&|image| image.file),
             tiers: Tier::ALL.into_iter().enumerate().filter(|_| has_tiers).map(of_tier).collect(),
             delta_bytes: delta_bytes?,
         })

@@ -172,7 +172,7 @@ fn report_and_gate_tell_sizes_by_tier_and_deltas() {
     case.reorder("apply", &[], "new");
     let new = case.path("new");
     let page = case.path("page.html");
-    let report = case.told("report", &[new.to_str().unwrap(), "-o", page.to_str().unwrap()]);
+    let report = case.told("report", &[new.to_str().unwrap(), "--sizes", "-o", page.to_str().unwrap()]);
     let sizes = &report["sizes"];
     let [old_file, new_file] =
         ["compressed_bytes", "new_compressed_bytes"].map(|name| sizes["file"][name].as_u64().unwrap());
