@@ -17,5 +17,6 @@ pub mod packages;
 pub mod page;
 pub mod remarks;
 pub mod schema;
+pub mod sizes;
 pub mod warnings;
 pub mod wheel;

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::cli::trades;
 use reorder_layout::Strategy;
+use reorder_layout::Traded;
 use reorder_layout::simulate::Simulation;
 use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::CloneSummary;
@@ -45,6 +47,9 @@ pub(crate) struct OptimizeReport {
     pub runs: Vec<OptimizedRun>,
     /// All runs together.
     pub total: SimulatedPages,
+    /// What was traded for size.
+    #[serde(flatten)]
+    pub traded: Traded,
 }
 
 /// One `--run`.
@@ -75,12 +80,14 @@ pub(crate) struct SimulatedPages {
 }
 
 /// What was placed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Placed {
     /// Functions placed first or copied because a run needs them.
     pub functions: usize,
     /// Size of the program as it was.
     pub bytes_before: usize,
+    /// What was traded for size.
+    pub traded: Traded,
 }
 
 impl SimulatedPages {
@@ -136,6 +143,7 @@ impl OptimizeReport {
             seed,
             runs,
             total,
+            traded: placed.traded,
         }
     }
 }
@@ -171,6 +179,7 @@ impl Report for OptimizeReport {
             grouped(self.functions_chosen),
             if self.clones.is_some() { "copied" } else { "placed first" },
         ));
+        text.push_str(&trades::text(&self.traded));
         text.extend(self.runs.iter().map(|run| run.checked.text()));
         for limit in self.limits() {
             text.push_str(&format!("note: {limit}\n"));

@@ -36,6 +36,7 @@ const REPORTS: &[(&str, &[&str])] = &[
     ("simulate-pair", &[APPLY, "simulate program moved -t traces"]),
     ("simulate-pair-json", &[APPLY, "simulate program moved -t traces --model linux-4k --format json"]),
     ("report-measured", &[APPLY, "report program moved -t traces --measured process.json -o report.html"]),
+    ("report-sizes", &[APPLY, "report program moved -t traces --sizes -o report.html"]),
     (
         "report-measured-json",
         &[

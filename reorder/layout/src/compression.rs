@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use layout_algos::solve::TailOrder;
+use layout_algos::solve::{CompressedOrder, TailOrder};
 use serde::{Serialize, Serializer};
 
 /// The request for a layout that compresses well.
@@ -25,6 +25,9 @@ pub struct Budget {
 /// The most that a budget can be: ten times the cost.
 const MAX_PERCENT: f64 = 900.0;
 
+/// The budgets whose effects are told; the last one is content alone.
+const TOLD_PERMILLE: [u32; 7] = [5, 10, 20, 50, 100, 200, 9000];
+
 impl Default for Budget {
     fn default() -> Self {
         Self { permille: 20 }
@@ -42,6 +45,17 @@ impl FromStr for Budget {
             }
             _ => Err(format!("a budget is a number of per cent from 0 to {MAX_PERCENT}, such as 2 or 2.5")),
         }
+    }
+}
+
+impl Budget {
+    /// This budget and others to compare it with, the smallest first.
+    pub(super) fn with_others(self) -> Vec<u32> {
+        let mut budgets = TOLD_PERMILLE.to_vec();
+        budgets.push(self.permille);
+        budgets.sort_unstable();
+        budgets.dedup();
+        budgets
     }
 }
 
@@ -167,9 +181,25 @@ impl From<layout_algos::solve::TradeOff> for Trade {
 pub struct Trades {
     /// What was chosen.
     pub chosen: Trade,
-    /// All budgets that make a difference, the largest first; with the effort for releases only.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub curve: Vec<Trade>,
+    /// What the chosen budget and others give, the smallest first.
+    pub curve: Vec<CurvePoint>,
+}
+
+/// A budget and what it buys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CurvePoint {
+    /// The most that new startups may cost more.
+    pub budget: Budget,
+    /// What it buys.
+    #[serde(flatten)]
+    pub trade: Trade,
+}
+
+impl From<CompressedOrder> for Trades {
+    fn from(compressed: CompressedOrder) -> Self {
+        let point = |(permille, trade)| CurvePoint { budget: Budget { permille }, trade: Trade::from(trade) };
+        Self { chosen: compressed.chosen.into(), curve: compressed.curve.into_iter().map(point).collect() }
+    }
 }
 
 #[cfg(test)]
@@ -182,6 +212,12 @@ mod tests {
         assert_eq!([permille("2"), permille("2.5%"), permille("0")], [Ok(20), Ok(25), Ok(0)]);
         assert!(["", "-1", "x", "nan", "1e9", "%"].iter().all(|text| permille(text).is_err()));
         assert_eq!(Budget { permille: 25 }.to_string(), "2.5%");
+    }
+
+    #[test]
+    fn the_chosen_budget_is_among_those_told() {
+        assert_eq!(Budget::default().with_others(), TOLD_PERMILLE);
+        assert_eq!(Budget { permille: 25 }.with_others(), [5, 10, 20, 25, 50, 100, 200, 9000]);
     }
 
     #[test]

@@ -26,9 +26,11 @@ use layout_algos::ids::FunctionId;
 use layout_algos::order::FunctionOrder;
 use layout_algos::problem::LayoutProblem;
 use layout_algos::solve::{Auto, CompressionAware, CrossValidation, UnseenOrder};
+use serde::Serialize;
 
-use compression::{Trade, Trades};
+use compression::Trades;
 pub use memory::Memory;
+use previous::PreviousTrade;
 pub use problem::Room;
 pub use request::{Effort, LayoutRequest, Unseen};
 pub use strategy::Strategy;
@@ -48,8 +50,19 @@ pub struct Layout {
     pub chosen: usize,
     /// Number of leading functions that recorded startups need.
     pub needed: usize,
-    /// What was traded for compression, if it was asked for.
+    /// What was traded for size.
+    pub traded: Traded,
+}
+
+/// What a layout gives up for small files and updates, as far as they were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Traded {
+    /// For a smaller compressed file.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub trades: Option<Trades>,
+    /// For closeness to the last release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<PreviousTrade>,
 }
 
 impl Layout {
@@ -63,7 +76,7 @@ impl Layout {
         distinct.sort_unstable();
         distinct.dedup();
         let chosen = distinct.len().min(count);
-        Ok(Self { order: from_order(&order), chosen, needed: chosen, trades: None })
+        Ok(Self { order: from_order(&order), chosen, needed: chosen, traded: Traded::default() })
     }
 }
 
@@ -188,9 +201,10 @@ fn arrange(
 ) -> Result<Layout> {
     let problem = problem::problem_of(file, functions, traces, room, request)?;
     let Ordered { order, trades } = order_of(&problem, request);
+    let traded = Traded { trades, previous: None };
     let order = from_order(&order);
     if !request.strategy.needs_traces() {
-        return Ok(Layout { chosen: order.len(), needed: order.len(), order, trades });
+        return Ok(Layout { chosen: order.len(), needed: order.len(), order, traded });
     }
     // Pinned functions that startups need are in no trace of the problem; they keep their addresses in any case.
     let mut is_needed = vec![false; order.len()];
@@ -203,7 +217,7 @@ fn arrange(
     order.extend(rest);
     // Functions at the end that are in link order were left there.
     let chosen = (order.len() - in_link_order_at_end(&order)).max(needed);
-    Ok(Layout { order, chosen, needed, trades })
+    Ok(Layout { order, chosen, needed, traded })
 }
 
 /// An order, and what was traded for compression.
@@ -235,15 +249,9 @@ fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> Ordered {
         unseen,
         seed: request.seed,
     };
-    let control = Control::default();
-    let compressed = aware.choose(problem, &order, &control);
-    let curve = match request.effort {
-        Effort::Normal => Vec::new(),
-        Effort::Thorough => aware.curve(problem, &order, &control),
-    };
-    let curve = curve.into_iter().map(Trade::from).collect();
-    let trades = Trades { chosen: compressed.chosen.into(), curve };
-    Ordered { order: compressed.order, trades: Some(trades) }
+    let budgets = compression.budget.with_others();
+    let compressed = aware.choose(problem, &order, &budgets, &Control::default());
+    Ordered { order: compressed.order.clone(), trades: Some(compressed.into()) }
 }
 
 /// The traced functions as in `order`, then all others in the order that is best for startups left out of the comparison.

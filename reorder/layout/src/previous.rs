@@ -8,7 +8,7 @@ use layout_algos::order::FunctionOrder;
 use layout_algos::solve::FavourPrevious;
 use serde::Serialize;
 
-use super::{Layout, LayoutRequest, Room, from_order, order_file, problem, to_id};
+use super::{Layout, LayoutRequest, Room, Traded, from_order, order_file, problem, to_id};
 use reorder_base::error::Result;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_trace::{Pairing, ResolvedTrace};
@@ -49,7 +49,7 @@ pub fn of_build(functions: &FunctionTable<'_>, other: &FunctionTable<'_>) -> Vec
     placed.into_iter().map(|(_, index)| index).collect()
 }
 
-/// `layout`, as close to `previous` as one per cent of recorded startups' cost allows.
+/// `layout`, as close to `previous` as one per cent of recorded startups' cost allows, and what that costs.
 ///
 /// # Errors
 /// As for the layout itself.
@@ -60,7 +60,7 @@ pub fn favour(
     traces: &[ResolvedTrace],
     room: Room<'_>,
     request: &LayoutRequest,
-) -> Result<(Layout, PreviousTrade)> {
+) -> Result<Layout> {
     let problem = problem::problem_of(None, functions, traces, room, request)?;
     let order = FunctionOrder::with_rest(
         layout.order.iter().map(|&function| to_id(function)),
@@ -87,5 +87,6 @@ pub fn favour(
         from_order(&favoured.order).into_iter().partition(|function| is_needed[function.0 as usize]);
     order.extend(rest);
     let chosen = order.len();
-    Ok((Layout { order, chosen, ..layout }, trade))
+    let traded = Traded { previous: Some(trade), ..layout.traded };
+    Ok(Layout { order, chosen, traded, ..layout })
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, ErrorKind};
 use reorder_base::refusal::RefusalCode;
+use reorder_layout::Traded;
 use reorder_relocate::apply::ApplySummary;
 use reorder_relocate::apply::clones::CloneSummary;
 use reorder_relocate::layout_map::LayoutMap;
@@ -23,6 +24,8 @@ pub(crate) struct AppliedFile {
     pub maps: Vec<(&'static str, LayoutMap)>,
     /// Images of the file that were left unchanged.
     pub left: Vec<LeftImage>,
+    /// What was traded for size, of the only image that was laid out.
+    pub traded: Traded,
 }
 
 impl AppliedFile {
@@ -35,6 +38,7 @@ impl AppliedFile {
             is_unchanged: false,
             maps: Vec::new(),
             left: Vec::new(),
+            traded: Traded::default(),
         }
     }
 }
@@ -74,6 +78,14 @@ pub(crate) fn status_of(left: &[LeftImage]) -> ExitStatus {
         ExitStatus::Finding
     } else {
         ExitStatus::Success
+    }
+}
+
+/// What was traded if there is one image: of several, trades do not add up.
+pub fn of_only_image(traded: Vec<Traded>) -> Traded {
+    match <[Traded; 1]>::try_from(traded) {
+        Ok([only]) => only,
+        Err(_) => Traded::default(),
     }
 }
 

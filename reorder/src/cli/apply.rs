@@ -16,6 +16,7 @@ use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::pins::{HEAVIEST, pins_text};
 use crate::cli::relocate_args::{MachOArguments, RelocateArguments};
+use crate::cli::trades;
 use crate::exit_status::ExitStatus;
 use crate::names::shown;
 use crate::packages;
@@ -23,6 +24,7 @@ use crate::wheel::is_archive;
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::analysis::obligations::COPIES;
 use reorder_image::macho::is_macho;
+use reorder_layout::Traded;
 use reorder_relocate::apply::ApplySummary;
 use reorder_relocate::apply::clones::CloneSummary;
 use reorder_relocate::layout_map::LayoutMap;
@@ -117,6 +119,8 @@ struct ApplyReport<'run> {
     summary: &'run ApplySummary,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     warnings: &'run [String],
+    #[serde(flatten)]
+    traded: &'run Traded,
 }
 
 impl Report for ApplyReport<'_> {
@@ -131,6 +135,7 @@ impl Report for ApplyReport<'_> {
         if !text.is_empty() {
             text.push('\n');
         }
+        text.push_str(&trades::text(self.traded));
         text.extend(self.checks.iter().map(CheckedRun::text));
         for image in self.left {
             text.push_str(&format!("{} stays as it was: {}\n", image.image, image.reason));
@@ -241,6 +246,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
         left: &applied.left,
         summary: &applied.summary,
         warnings: &applied.warnings,
+        traded: &applied.traded,
     })?;
     Ok(status_of(&applied.left))
 }

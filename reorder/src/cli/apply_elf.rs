@@ -15,7 +15,7 @@ use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
-use reorder_layout::{Memory, Room, lay_out};
+use reorder_layout::{Memory, Room, Traded, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::clones::with_clones;
 use reorder_relocate::apply::copies_map::{is_of_copies, map_of_copies, without_copies};
@@ -75,7 +75,7 @@ pub(crate) fn apply_elf(
         let functions = ElfFunctions::collect(&file)?.table.len();
         let Applied { bytes: restored, map, summary } = without_copies(&file, &map)?;
         let applied = Applied { bytes: restored, map, summary: ApplySummary { functions, ..summary } };
-        return Ok(finished(applied, bytes, Vec::new()));
+        return Ok(finished(applied, bytes, Vec::new(), Traded::default()));
     }
     let Some(whole) = without_earlier_copies(&file)? else {
         return apply_whole(path, request, context, &file);
@@ -106,12 +106,13 @@ fn apply_whole(
         with_blocks(applied, path, table, request.arrangement, request.options, context)
     };
     if request.layout == LayoutKind::Blocks {
+        request.arrangement.previous.refuse_without_moves()?;
         let applied = with_blocks(Applied::unmoved(file, &functions.table))?;
         let maps = match request.with_map {
             true => vec![("", map_of_copies(file, &applied)?)],
             false => Vec::new(),
         };
-        return Ok(finished(applied, file.bytes, maps));
+        return Ok(finished(applied, file.bytes, maps, Traded::default()));
     }
     let analysed = (request.clones != Some(CloneChoice::All)).then(|| {
         let _phase = tracing::info_span!("analyse").entered();
@@ -141,7 +142,7 @@ fn apply_whole(
             let made = lay_out(file, &functions.table, traces, room, layout)?;
             let new =
                 NewLayout { functions: &functions.table, traces, room, request: layout, architecture: None };
-            Ok(request.arrangement.previous.favour(made, new, &context.talk)?.0)
+            request.arrangement.previous.favour(made, new)
         },
     )?;
     let has_moved = analysis.is_some();
@@ -150,7 +151,7 @@ fn apply_whole(
         None => Applied::unmoved(file, &functions.table),
     };
     if request.clones.is_some() {
-        let Wanted::Order(order, needed) = &wanted else {
+        let Wanted::Order(order, needed, _) = &wanted else {
             return Err(Error::usage("a map says where functions move but not what is copied")
                 .with_hint("leave out --clone, or give traces in place of the map"));
         };
@@ -165,14 +166,19 @@ fn apply_whole(
         true => vec![("", layout_map(file, &functions.table, &applied, request.options)?)],
         false => Vec::new(),
     };
-    Ok(finished(applied, file.bytes, maps))
+    Ok(finished(applied, file.bytes, maps, wanted.traded()))
 }
 
-fn finished(applied: Applied, before: &[u8], maps: Vec<(&'static str, LayoutMap)>) -> AppliedFile {
+fn finished(
+    applied: Applied,
+    before: &[u8],
+    maps: Vec<(&'static str, LayoutMap)>,
+    traded: Traded,
+) -> AppliedFile {
     let is_unchanged = applied.bytes == before;
     let Applied { bytes, summary, .. } = applied;
     let warnings = summary.warnings.iter().map(warnings::text).collect();
-    AppliedFile { bytes, summary, warnings, is_unchanged, maps, left: Vec::new() }
+    AppliedFile { bytes, summary, warnings, is_unchanged, maps, left: Vec::new(), traded }
 }
 
 fn is_too_little_known(error: &Error) -> bool {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::cli::applied::{AppliedFile, LeftImage, joined};
+use crate::cli::applied::{AppliedFile, LeftImage, joined, of_only_image};
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
 use crate::cli::previous::NewLayout;
@@ -12,7 +12,7 @@ use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::universal::{Slice, choose_among, replace, slices};
-use reorder_layout::{Memory, Room, lay_out_functions_in};
+use reorder_layout::{Memory, Room, Traded, lay_out_functions_in};
 use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::macho::{MachOOptions, apply, layout_map};
 use reorder_relocate::layout_map::LayoutMap;
@@ -47,11 +47,12 @@ pub(crate) fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Con
     let is_universal = all.len() > 1;
     let mut images = vec![None; all.len()];
     let (mut maps, mut summaries, mut said) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut left, mut refused) = (Vec::new(), None);
+    let (mut left, mut refused, mut traded) = (Vec::new(), None, Vec::new());
     for (slice, image) in all.iter().zip(&mut images).filter(|(slice, _)| is_wanted(slice)) {
         let name = slice.architecture.unwrap_or("an unknown processor");
         match apply_slice(request, &bytes[slice.range.clone()], context) {
-            Ok((applied, map)) => {
+            Ok((applied, map, slice_traded)) => {
+                traded.push(slice_traded);
                 maps.extend(map.map(|map| (name, map)));
                 // Each image of a universal file has a signature of its own.
                 let place = if is_universal { format!("{name}: ") } else { String::new() };
@@ -75,7 +76,15 @@ pub(crate) fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Con
     match (summaries.into_iter().reduce(joined), refused) {
         (Some(summary), _) => {
             let bytes = replace(bytes, &all, images)?;
-            Ok(AppliedFile { bytes, summary, warnings: said, is_unchanged, maps, left })
+            Ok(AppliedFile {
+                bytes,
+                summary,
+                warnings: said,
+                is_unchanged,
+                maps,
+                left,
+                traded: of_only_image(traded),
+            })
         }
         (None, Some(error)) => Err(error),
         (None, None) => Err(Error::usage("the file has no image whose functions can be moved")
@@ -87,7 +96,7 @@ fn apply_slice(
     request: &MachORequest<'_>,
     bytes: &[u8],
     context: &Context,
-) -> Result<(Applied, Option<LayoutMap>)> {
+) -> Result<(Applied, Option<LayoutMap>, Traded)> {
     let file = MachOFile::parse(bytes)?;
     let names = file.code_names()?;
     // Code in other sections does not move.
@@ -108,10 +117,10 @@ fn apply_slice(
             let made = lay_out_functions_in(&functions, traces, room, layout)?;
             let architecture = Some(file.architecture);
             let new = NewLayout { functions: &functions, traces, room, request: layout, architecture };
-            Ok(request.arrangement.previous.favour(made, new, &context.talk)?.0)
+            request.arrangement.previous.favour(made, new)
         },
     )?;
     let applied = apply(&file, &functions, &analysis, wanted.arrangement(), request.options)?;
     let map = request.with_maps.then(|| layout_map(&file, &functions, &applied)).transpose()?;
-    Ok((applied, map))
+    Ok((applied, map, wanted.traded()))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::cli::applied::{AppliedFile, LeftImage, joined};
+use crate::cli::applied::{AppliedFile, LeftImage, joined, of_only_image};
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
 use crate::cli::apply_macho::{MachORequest, apply_file};
 use crate::cli::context::Context;
@@ -30,6 +30,7 @@ pub(super) fn apply_wheel(
     let mut replaced = BTreeMap::new();
     let mut total = ApplySummary::default();
     let (mut left, mut warnings, mut first_reason) = (Vec::new(), Vec::new(), None);
+    let mut traded = Vec::new();
     for name in wheel.names() {
         let path = Path::new(name);
         let applied = wheel.read(name, Some(HEAD_BYTES)).and_then(|head| {
@@ -53,6 +54,7 @@ pub(super) fn apply_wheel(
                 );
                 total = joined(total, applied.summary);
                 warnings.extend(applied.warnings);
+                traded.push(applied.traded);
                 if !applied.is_unchanged {
                     replaced.insert(name.to_owned(), applied.bytes);
                 }
@@ -78,5 +80,13 @@ pub(super) fn apply_wheel(
     }
     let is_unchanged = replaced.is_empty();
     let bytes = if is_unchanged { bytes.to_vec() } else { wheel.replace(&replaced)? };
-    Ok(AppliedFile { bytes, summary: total, warnings, is_unchanged, maps: Vec::new(), left })
+    Ok(AppliedFile {
+        bytes,
+        summary: total,
+        warnings,
+        is_unchanged,
+        maps: Vec::new(),
+        left,
+        traded: of_only_image(traded),
+    })
 }

@@ -11,7 +11,7 @@ use reorder_base::error::{Error, Result};
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_layout::arguments::LayoutArguments;
 use reorder_layout::order_file;
-use reorder_layout::{Layout, LayoutRequest, Memory};
+use reorder_layout::{Layout, LayoutRequest, Memory, Traded};
 use reorder_relocate::apply::Arrangement;
 use reorder_relocate::layout_map::LayoutMap;
 use reorder_trace::{ImageIdentity, ResolvedTrace, ResolvedTraces};
@@ -34,8 +34,8 @@ pub struct ArrangementArguments {
 /// What the flags ask for.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// Functions, the lowest address first, and how many of them recorded runs need.
-    Order(Vec<FunctionIndex>, usize),
+    /// Functions, the lowest address first, how many of them recorded runs need, and what was traded for size.
+    Order(Vec<FunctionIndex>, usize, Traded),
     /// Exact places.
     Map(LayoutMap),
 }
@@ -44,8 +44,16 @@ impl Wanted {
     /// The library's form.
     pub fn arrangement(&self) -> Arrangement<'_> {
         match self {
-            Self::Order(order, needed) => Arrangement::Needed(order, *needed),
+            Self::Order(order, needed, _) => Arrangement::Needed(order, *needed),
             Self::Map(map) => Arrangement::Map(map),
+        }
+    }
+
+    /// What was traded for size.
+    pub fn traded(&self) -> Traded {
+        match self {
+            Self::Order(_, _, traded) => traded.clone(),
+            Self::Map(_) => Traded::default(),
         }
     }
 }
@@ -132,7 +140,7 @@ impl ArrangementArguments {
         let mut layout = lay_out(&traces.traces, &request)?.with_hot(&traces.counts, functions);
         // Functions that the strategy did not place keep their order after the others.
         layout.order.truncate(layout.chosen);
-        Ok(Wanted::Order(layout.order, layout.needed))
+        Ok(Wanted::Order(layout.order, layout.needed, layout.traded))
     }
 }
 
@@ -178,5 +186,5 @@ fn read_order(path: &Path, functions: &FunctionTable<'_>, talk: &Talk) -> Result
         );
     }
     let needed = listed.functions.len();
-    Ok(Wanted::Order(listed.functions, needed))
+    Ok(Wanted::Order(listed.functions, needed, Traded::default()))
 }

@@ -15,10 +15,11 @@ use crate::cli::scenarios_input::{Configured, ScenariosInput};
 use crate::exit_status::ExitStatus;
 use crate::gate::place::{self, Source};
 use crate::gate::{
-    Baseline, Comparison, Compression, GateReport, Limits, OtherTools, Outcome, Remark, Startup, Subject,
-    figures, given_up, judge, tools, unjudged,
+    Baseline, Comparison, Compression, Figure, GateReport, Key, Limits, Metric, OtherTools, Outcome, Remark,
+    Startup, Subject, figures, given_up, judge, judged_alone, tools, unjudged,
 };
 use crate::hints;
+use crate::sizes;
 use reorder_base::error::{Error, Result};
 use reorder_image::functions::{Function, FunctionTable};
 use reorder_layout::opened::{OpenedImage, Stays};
@@ -71,8 +72,8 @@ pub struct GateArguments {
     /// Report findings with exit status 0
     #[arg(long, conflicts_with = "update_baseline")]
     warn_only: bool,
-    /// Another build of the image, such as the one before the change: if a size is a finding, the functions whose
-    /// size changed since then are listed
+    /// Another build of the image, such as the one before the change: says how large a delta from it is, and if a size is a
+    /// finding, lists the functions whose size changed since then
     #[arg(long, value_name = "OLD")]
     against: Option<PathBuf>,
     /// Order file whose lines must name functions of the image
@@ -155,6 +156,11 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let (measured, mut weaknesses) =
         arguments.measured.checks(&path, &configured, wanted, &limits, context)?;
     checks.extend(measured);
+    if let Some(old) = arguments.old() {
+        let delta = sizes::delta(&map_image(old)?, &bytes)?;
+        let figure = Figure::new(Key::of_image(Metric::DeltaBytes, ""), delta as f64);
+        checks.push(judged_alone(&figure, &limits));
+    }
     if arguments.update_baseline {
         unjudged(&mut checks);
     }

@@ -14,7 +14,7 @@ pub mod timings;
 
 pub mod traces;
 pub(crate) mod traces_input;
-mod trades;
+pub(crate) mod trades;
 
 pub(crate) mod scenarios_input;
 
@@ -56,7 +56,7 @@ pub(crate) mod optimize_layout;
 mod optimize_page;
 mod optimize_set;
 mod pins;
-mod previous;
+pub(crate) mod previous;
 pub mod record;
 mod record_scenarios;
 pub mod refusal;

@@ -17,6 +17,7 @@ use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::optimize_layout::{LaidOut, LayoutChoice, Recorded, laid_out};
 use crate::cli::optimize_page::pending_page;
 use crate::cli::optimize_set;
+use crate::cli::previous::PreviousArguments;
 use crate::cli::relocate_args::RelocateArguments;
 use crate::cli::report::PAGE_NAME;
 use crate::exit_status::ExitStatus;
@@ -73,7 +74,7 @@ pub struct OptimizeArguments {
     #[arg(long, conflicts_with = "output")]
     in_place: bool,
     /// Lay out the libraries that the program loads at startup as well, and write them all to the directory -o
-    #[arg(long, requires = "output", conflicts_with_all = ["in_place", "report"])]
+    #[arg(long, requires = "output", conflicts_with_all = ["in_place", "report", "previous"])]
     libraries: bool,
     /// With --libraries: leave the names of symbols where they are. By default those that the loader looks up are placed next
     /// to each other
@@ -87,6 +88,8 @@ pub struct OptimizeArguments {
     record_runs: u32,
     #[command(flatten)]
     pub(super) order: LayoutArguments,
+    #[command(flatten)]
+    previous: PreviousArguments,
     /// What is laid out; all but `functions` record the basic blocks that run
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
     pub(super) layout: LayoutChoice,
@@ -129,11 +132,17 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     let (arguments, image) = (&found, &found.image);
     let runs = arguments.runs.iter().map(|run| words("--run", run)).collect::<Result<Vec<_>>>()?;
     arguments.stdin.check()?;
+    if !arguments.layout.moves_functions() {
+        arguments.previous.refuse_without_moves()?;
+    }
     let stop = arguments.ending.rule()?;
     if let Some(page) = &arguments.report {
         let images = std::iter::once(image).chain(&arguments.output);
-        KeptFiles::default().reads("an image", images).writes("page", page, PAGE_NAME)?;
+        let read = KeptFiles::default().reads("an image", images);
+        read.reads("the last release", arguments.previous.file()).writes("page", page, PAGE_NAME)?;
     }
+    let last = KeptFiles::default().reads("the last release", arguments.previous.file());
+    last.writes("output", arguments.output.as_ref().unwrap_or(image), "give another -o FILE")?;
     runnable::check(image, RecordedUse::Apply)?;
     processor::check_program(image, RunPurpose::Record)?;
     if arguments.libraries {
@@ -181,10 +190,16 @@ fn optimize(
     let starts = resolved(arguments, context, &file, &functions.table, recordings)?;
 
     let request = arguments.order.request(Memory::default());
-    let input = Recorded { file: &file, functions: &functions, starts: &starts, request: &request };
+    let input = Recorded {
+        file: &file,
+        functions: &functions,
+        starts: &starts,
+        request: &request,
+        previous: &arguments.previous,
+    };
     let options = arguments.relocate.options();
     let laid_out = mapped.explaining(laid_out(&input, arguments.layout, room, options, context))?;
-    let LaidOut { applied, needed, simulated } = laid_out;
+    let LaidOut { applied, needed, simulated, traded } = laid_out;
 
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let package = packages::warning(output);
@@ -219,7 +234,7 @@ fn optimize(
         &arguments.image,
         output,
         (request.strategy, request.seed),
-        Placed { functions: needed, bytes_before: bytes.len() },
+        Placed { functions: needed, bytes_before: bytes.len(), traded },
         &applied,
         runs.collect(),
     ))

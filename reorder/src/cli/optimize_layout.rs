@@ -9,6 +9,7 @@ use crate::cli::apply_blocks::with_executed;
 use crate::cli::apply_elf::LayoutKind;
 use crate::cli::context::Context;
 use crate::cli::optimize::Start;
+use crate::cli::previous::{NewLayout, PreviousArguments};
 use crate::optimize_report::SimulatedPages;
 use reorder_base::error::{ErrorKind, Result};
 use reorder_image::elf::analysis::Analysis;
@@ -16,7 +17,7 @@ use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::memory;
 use reorder_layout::simulate::{ImageNames, Placement, simulate};
-use reorder_layout::{LayoutRequest, Room, lay_out};
+use reorder_layout::{LayoutRequest, Room, Traded, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::elf::apply;
 use reorder_relocate::apply::{Applied, Arrangement};
@@ -90,6 +91,8 @@ pub(crate) struct Recorded<'run> {
     pub starts: &'run [Start],
     /// The strategy.
     pub request: &'run LayoutRequest,
+    /// The layout to stay close to.
+    pub previous: &'run PreviousArguments,
 }
 
 /// A new image.
@@ -100,6 +103,8 @@ pub(crate) struct LaidOut {
     pub needed: usize,
     /// By run.
     pub simulated: Vec<SimulatedPages>,
+    /// What was traded for size.
+    pub traded: Traded,
 }
 
 impl LaidOut {
@@ -123,9 +128,9 @@ pub(crate) fn laid_out(
         input.starts.iter().flat_map(|start| start.traces.traces.iter().cloned()).collect();
     let functions = room.map(|room| input.functions_moved(&traces, room, options, context)).transpose()?;
     if choice == LayoutChoice::Only(LayoutKind::Functions)
-        && let Some((applied, needed)) = functions
+        && let Some((applied, needed, traded)) = functions
     {
-        return input.simulated(applied, needed, context);
+        return Ok(LaidOut { traded, ..input.simulated(applied, needed, context)? });
     }
     let executed = executed_blocks(&traces, input.file, &input.functions.table);
     let copied = |applied: Applied| {
@@ -148,9 +153,11 @@ pub(crate) fn laid_out(
     };
     let unmoved = || Applied::unmoved(input.file, &input.functions.table);
     match (choice, functions) {
-        (LayoutChoice::Only(LayoutKind::Both), Some((applied, _))) => copied(applied),
-        (LayoutChoice::Auto, Some((applied, needed))) => {
-            let functions = input.simulated(applied, needed, context)?;
+        (LayoutChoice::Only(LayoutKind::Both), Some((applied, _, traded))) => {
+            Ok(LaidOut { traded, ..copied(applied)? })
+        }
+        (LayoutChoice::Auto, Some((applied, needed, traded))) => {
+            let functions = LaidOut { traded, ..input.simulated(applied, needed, context)? };
             better(functions, copied(unmoved()), context)
         }
         _ => copied(unmoved()),
@@ -181,16 +188,19 @@ fn better(functions: LaidOut, blocks: Result<LaidOut>, context: &Context) -> Res
 }
 
 impl Recorded<'_> {
-    /// The image with functions moved, and how many of them the runs need.
+    /// The image with functions moved, how many of them the runs need, and what was traded for size.
     fn functions_moved(
         &self,
         traces: &[ResolvedTrace],
         room: Analysis<'_>,
         options: RelocateOptions,
         context: &Context,
-    ) -> Result<(Applied, usize)> {
+    ) -> Result<(Applied, usize, Traded)> {
         let phase = context.talk.phase("order", 0);
-        let layout = lay_out(self.file, &self.functions.table, traces, Room::InPlace(&room), self.request)?;
+        let (functions, place, request) = (&self.functions.table, Room::InPlace(&room), self.request);
+        let layout = lay_out(self.file, functions, traces, place, request)?;
+        let new = NewLayout { functions, traces, room: place, request, architecture: None };
+        let layout = self.previous.favour(layout, new)?;
         phase.finish(&format!(
             "{} functions of {} traces placed first",
             grouped(layout.needed as u64),
@@ -206,7 +216,7 @@ impl Recorded<'_> {
             grouped(applied.summary.functions_moved as u64),
             grouped(applied.summary.pinned.len() as u64)
         ));
-        Ok((applied, layout.needed))
+        Ok((applied, layout.needed, layout.traded))
     }
 
     /// Pages of 4 KiB that each run needs, before and after.
@@ -230,7 +240,7 @@ impl Recorded<'_> {
         });
         let simulated: Vec<SimulatedPages> = simulated.collect();
         phase.finish(&counted(self.starts.len() as u64, "run"));
-        Ok(LaidOut { applied, needed, simulated })
+        Ok(LaidOut { applied, needed, simulated, traded: Traded::default() })
     }
 
     fn executed(&self, traces: &[ResolvedTrace]) -> Option<ExecutedBlocks> {

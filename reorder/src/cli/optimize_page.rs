@@ -42,6 +42,7 @@ pub(super) fn pending_page(
         comparison: Some(Comparison::Image(&Placement::of_image(&image, new, moves)?)),
         models: &memory::default_for_elf(),
         processes: &[],
+        sizes: None,
     })?;
     Pending::whole(place, &document.0)
 }

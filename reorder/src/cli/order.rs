@@ -18,14 +18,12 @@ use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 use reorder_image::macho::{MachOImage, is_macho};
 use reorder_layout::arguments::LayoutArguments;
-use reorder_layout::compression::Trades;
 use reorder_layout::opened::refuse_architecture;
 use reorder_layout::order_file::hand_off;
 use reorder_layout::order_file::lld::{OrderFile, Summary, Unnamed};
 use reorder_layout::order_file::origin::{Identity, Origin};
 use reorder_layout::order_file::{Linker, data, sections};
-use reorder_layout::previous::PreviousTrade;
-use reorder_layout::{Layout, LayoutRequest, Memory, Room, lay_out, lay_out_functions};
+use reorder_layout::{Layout, LayoutRequest, Memory, Room, Traded, lay_out, lay_out_functions};
 use reorder_report::Format;
 use reorder_report::table::{counted, grouped};
 use reorder_report::{Report, Width};
@@ -85,10 +83,8 @@ struct OrderReport {
     order: Summary,
     #[serde(skip_serializing_if = "Option::is_none")]
     traces: Option<Coverage>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trades: Option<Trades>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    previous: Option<PreviousTrade>,
+    #[serde(flatten)]
+    traded: Traded,
 }
 
 impl Report for OrderReport {
@@ -108,7 +104,7 @@ impl Report for OrderReport {
             self.layout.strategy.name(),
             grouped(order.named as u64),
             grouped(order.unnamed as u64),
-        ) + &self.trades.as_ref().map(trades::text).unwrap_or_default()
+        ) + &trades::text(&self.traded)
     }
 }
 
@@ -118,8 +114,7 @@ struct Made {
     request: LayoutRequest,
     order: OrderFile,
     coverage: Option<Coverage>,
-    trades: Option<Trades>,
-    previous: Option<PreviousTrade>,
+    traded: Traded,
 }
 
 /// Runs the command.
@@ -151,7 +146,10 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
     };
     warn(&made, arguments.unnamed(), context);
     match &arguments.output {
-        None => context.print_bytes(&made.order.bytes)?,
+        None => {
+            trades::text(&made.traded).lines().for_each(|line| context.talk.note(line));
+            context.print_bytes(&made.order.bytes)?;
+        }
         Some(output) => {
             write::whole(output, &made.order.bytes)?;
             context.print(&OrderReport {
@@ -161,8 +159,7 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
                 layout: made.request,
                 order: made.order.summary,
                 traces: made.coverage,
-                trades: made.trades,
-                previous: made.previous,
+                traded: made.traded,
             })?;
         }
     }
@@ -189,7 +186,7 @@ impl OrderArguments {
             }
             false => lay_out_known(&functions, traces.as_ref(), &request)?,
         };
-        let (layout, previous) = self.favour(layout, traces.as_ref(), &functions, &request, context)?;
+        let layout = self.favour(layout, traces.as_ref(), &functions, &request)?;
         let layout = with_counts(layout, traces.as_ref(), &functions);
         let coverage = traces.map(|traces| traces.coverage);
         let linker = self.linker.unwrap_or(Linker::Lld);
@@ -207,7 +204,7 @@ impl OrderArguments {
         if let Some(map) = map {
             warn_about_crowds(&sections::crowds(&functions, map), map, &order.summary, context);
         }
-        Ok(Made { linker, request, order, coverage, trades: layout.trades, previous })
+        Ok(Made { linker, request, order, coverage, traded: layout.traded })
     }
 
     fn for_macho(&self, bytes: &[u8], map: Option<&LinkMap<'_>>, context: &Context) -> Result<Made> {
@@ -231,7 +228,7 @@ impl OrderArguments {
         let request = self.layout.request(Memory::of_macho(image.architecture));
         let traces = self.resolve(&identity, &functions, &request, context)?;
         let layout = lay_out_known(&functions, traces.as_ref(), &request)?;
-        let (layout, previous) = self.favour(layout, traces.as_ref(), &functions, &request, context)?;
+        let layout = self.favour(layout, traces.as_ref(), &functions, &request)?;
         let layout = with_counts(layout, traces.as_ref(), &functions);
         let coverage = traces.map(|traces| traces.coverage);
         let origin = Origin {
@@ -243,7 +240,7 @@ impl OrderArguments {
         let symbols = of_map.as_deref().unwrap_or(&image.names.symbols);
         let prefix = self.arch_prefix.then_some(image.architecture);
         let order = hand_off::write_ld64(&functions, &layout, symbols, prefix, &origin);
-        Ok(Made { linker: Linker::Ld64, request, order, coverage, trades: layout.trades, previous })
+        Ok(Made { linker: Linker::Ld64, request, order, coverage, traded: layout.traded })
     }
 
     /// The layout, close to the last release's if one is named.
@@ -253,8 +250,7 @@ impl OrderArguments {
         traces: Option<&ResolvedTraces>,
         functions: &FunctionTable<'_>,
         request: &LayoutRequest,
-        context: &Context,
-    ) -> Result<(Layout, Option<PreviousTrade>)> {
+    ) -> Result<Layout> {
         let new = NewLayout {
             functions,
             traces: traces.map_or(&[][..], |traces| &traces.traces),
@@ -262,7 +258,7 @@ impl OrderArguments {
             request,
             architecture: self.architecture.as_deref(),
         };
-        self.previous.favour(layout, new, &context.talk)
+        self.previous.favour(layout, new)
     }
 
     fn resolve(

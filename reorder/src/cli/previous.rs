@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::talk::Talk;
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::macho::{MachOImage, is_macho};
-use reorder_layout::previous::{PreviousTrade, favour, of_build, of_order};
+use reorder_layout::previous::{favour, of_build, of_order};
 use reorder_layout::{Layout, LayoutRequest, Room};
 use reorder_relocate::layout_map::LayoutMap;
 use reorder_trace::ResolvedTrace;
@@ -43,31 +42,36 @@ pub struct NewLayout<'a> {
 }
 
 impl PreviousArguments {
+    /// Refuses a last release where no function moves.
+    ///
+    /// # Errors
+    /// When one is named.
+    pub fn refuse_without_moves(&self) -> Result<()> {
+        match &self.previous {
+            None => Ok(()),
+            Some(_) => Err(Error::usage("--previous places functions, and --layout blocks moves none")
+                .with_hint("leave out --previous, or use --layout functions")),
+        }
+    }
+
     /// The file, for messages about files that are read.
     pub fn file(&self) -> Option<PathBuf> {
         self.previous.clone()
     }
 
-    /// `layout`, close to the last release's if one is named; says what that costs.
+    /// `layout`, close to the last release's if one is named, and what that costs.
     ///
     /// # Errors
     /// An unreadable file, one without a function of the image, a map.
-    pub fn favour(
-        &self,
-        layout: Layout,
-        new: NewLayout<'_>,
-        talk: &Talk,
-    ) -> Result<(Layout, Option<PreviousTrade>)> {
-        let Some(previous) = self.read(new)? else { return Ok((layout, None)) };
+    pub fn favour(&self, layout: Layout, new: NewLayout<'_>) -> Result<Layout> {
+        let Some(previous) = self.read(new)? else { return Ok(layout) };
         if !new.request.strategy.needs_traces() {
             return Err(Error::usage(
                 "--previous weighs pages of recorded startups, and this strategy reads no traces",
             )
             .with_hint("leave out --strategy, and give traces with -t"));
         }
-        let (layout, trade) = favour(layout, &previous, new.functions, new.traces, new.room, new.request)?;
-        talk.note(&text(&trade));
-        Ok((layout, Some(trade)))
+        favour(layout, &previous, new.functions, new.traces, new.room, new.request)
     }
 
     fn read(&self, new: NewLayout<'_>) -> Result<Option<Vec<FunctionIndex>>> {
@@ -96,15 +100,4 @@ impl PreviousArguments {
         }
         Ok(Some(previous))
     }
-}
-
-/// The trade in a line.
-fn text(trade: &PreviousTrade) -> String {
-    let percent = |permille: u64| format!("{}.{} %", permille / 10, permille % 10);
-    format!(
-        "previous layout: {} of its pages keep 80 % of their functions, {} without --previous; {} more pages of recorded startups",
-        percent(trade.kept_permille),
-        percent(trade.kept_permille_without),
-        percent(trade.more_permille),
-    )
 }

@@ -12,8 +12,12 @@ use crate::cli::scenarios_input::{Configured, ScenariosInput};
 use crate::cli::second_image::SecondImage;
 use crate::exit_status::ExitStatus;
 use crate::page::{PageRequest, page};
+use crate::sizes::{self, SizedImage, Sizes};
 use reorder_base::error::Result;
-use reorder_layout::simulate::ImageNames;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::opened::OpenedImage;
+use reorder_layout::scenario::Scenario;
+use reorder_layout::simulate::{Comparison, ImageNames};
 use reorder_system::mapped::map_image;
 use reorder_system::write::whole;
 
@@ -47,6 +51,10 @@ pub struct ReportArguments {
     /// Write the page to this file
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
+    /// Also tell how small the file becomes, the code in it by how likely a startup needs it, and with NEW a delta between
+    /// both; takes seconds for a large file
+    #[arg(long, conflicts_with = "set")]
+    sizes: bool,
     #[command(flatten)]
     pub(super) measured: MeasuredInput,
     #[command(flatten)]
@@ -63,6 +71,30 @@ impl ReportArguments {
         let read =
             KeptFiles::default().reads("an image", images).reads("a measurement", &self.measured.measured);
         Ok(self.scenarios.files(configured)?.iter().fold(read, |read, (what, files)| read.reads(what, files)))
+    }
+}
+
+impl ReportArguments {
+    /// What `old`, whose functions and scenarios these are, and NEW cost in packages.
+    fn sizes(
+        &self,
+        (image, bytes): (&OpenedImage<'_>, &[u8]),
+        functions: &FunctionTable<'_>,
+        scenarios: &[Scenario<'_>],
+        comparison: Option<Comparison<'_>>,
+    ) -> Result<Sizes> {
+        let old = SizedImage { bytes, image, places: sizes::own_places(functions) };
+        let new_bytes = self.new.as_deref().map(map_image).transpose()?;
+        let new_image = self.new.as_deref().zip(new_bytes.as_ref());
+        let new_image = new_image.map(|(path, bytes)| self.scenarios.open(path, bytes)).transpose()?;
+        let new = comparison.zip(new_bytes.as_ref()).zip(new_image.as_ref());
+        let new = new.map(|((comparison, bytes), image)| SizedImage {
+            bytes,
+            image,
+            places: functions.iter().map(|(index, function)| comparison.place(index, function)).collect(),
+        });
+        let traces = scenarios.iter().flat_map(|scenario| scenario.traces.iter().copied());
+        Sizes::of(functions, traces, &old, new.as_ref())
     }
 }
 
@@ -93,15 +125,21 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     let placement = second.as_ref().map(|second| second.placement(&image)).transpose()?.flatten();
     let names = ImageNames::of(path, new);
     let scenarios = starts.sources.group(&starts.traces);
+    let comparison = second.as_ref().and_then(|second| second.comparison(placement.as_ref()));
+    let sizes = match arguments.sizes {
+        true => Some(arguments.sizes((&image, &bytes), &functions, &scenarios, comparison)?),
+        false => None,
+    };
     let (mut summary, document) = page(PageRequest {
         names: &names,
         image: &image,
         functions: &functions,
         scenarios: &scenarios,
         coverage: &starts.traces.coverage,
-        comparison: second.as_ref().and_then(|second| second.comparison(placement.as_ref())),
+        comparison,
         models: &models,
         processes: &processes,
+        sizes: sizes.as_ref(),
     })?;
     whole(&arguments.output, &document.0)?;
     summary.page = arguments.output.display().to_string();

@@ -122,6 +122,7 @@ pub(super) fn run(arguments: &ReportArguments, directory: &Path, context: &Conte
             comparison: placement.as_ref().map(Comparison::Image),
             models,
             processes: if member.old == arguments.image { &processes } else { &[] },
+            sizes: None,
         })
         .collect();
     let (summaries, document) = pages(&requests)?;

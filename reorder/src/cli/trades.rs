@@ -1,23 +1,43 @@
-//! What a layout traded for compression, as text.
+//! What a layout gave up for small files and updates, as text.
 
-use reorder_layout::compression::{Trade, Trades};
+use reorder_layout::Traded;
+use reorder_layout::compression::{CurvePoint, Trade, Trades};
+use reorder_layout::previous::PreviousTrade;
 use reorder_report::table::grouped;
 
-/// Lines about the choice, and the curve of budgets where it was computed.
-pub(super) fn text(trades: &Trades) -> String {
+/// Lines about what was asked for; none where nothing was.
+pub(crate) fn text(traded: &Traded) -> String {
+    let compression = traded.trades.as_ref().map(compression_text);
+    let previous = traded.previous.as_ref().map(|trade| previous_line(trade) + "\n");
+    compression.into_iter().chain(previous).collect()
+}
+
+/// The choice, and what other budgets would give.
+fn compression_text(trades: &Trades) -> String {
     let mut text = format!("compression: {}\n", sentence(&trades.chosen));
     if !trades.curve.is_empty() {
-        text.push_str("budget    compressed bytes  order of functions that no trace ran\n");
+        text.push_str("budget  more pages  compressed bytes  functions that no trace ran (estimates)\n");
     }
-    for trade in &trades.curve {
+    for CurvePoint { budget, trade } in &trades.curve {
         text.push_str(&format!(
-            "{:>7}  {:>17}  {}\n",
-            percent(trade),
+            "{:>6}  {:>10}  {:>16}  {}\n",
+            budget.to_string(),
+            percent(trade.more_permille),
             signed(trade.compressed_bytes),
             tail_order(trade)
         ));
     }
     text
+}
+
+/// What closeness to the last release costs.
+fn previous_line(trade: &PreviousTrade) -> String {
+    format!(
+        "previous layout: {} of its pages keep 80 % of their functions, {} without --previous; {} more pages of recorded startups",
+        percent(trade.kept_permille),
+        percent(trade.kept_permille_without),
+        percent(trade.more_permille),
+    )
 }
 
 fn sentence(trade: &Trade) -> String {
@@ -27,7 +47,7 @@ fn sentence(trade: &Trade) -> String {
             "{}: about {} bytes for {} more pages of new startups (estimates)",
             tail_order(trade),
             signed(trade.compressed_bytes),
-            percent(trade)
+            percent(trade.more_permille)
         ),
     }
 }
@@ -41,11 +61,45 @@ fn tail_order(trade: &Trade) -> String {
     }
 }
 
-fn percent(trade: &Trade) -> String {
-    format!("{}.{} %", trade.more_permille / 10, trade.more_permille % 10)
+fn percent(permille: u64) -> String {
+    format!("{}.{} %", permille / 10, permille % 10)
 }
 
 fn signed(bytes: i64) -> String {
     let sign = if bytes < 0 { "-" } else { "+" };
     format!("{sign}{}", grouped(bytes.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reorder_layout::compression::Budget;
+
+    #[test]
+    fn each_budget_is_a_line() {
+        let trade = |tail_order, unit_bytes, more_permille, compressed_bytes| Trade {
+            tail_order,
+            unit_bytes,
+            more_permille,
+            compressed_bytes,
+        };
+        let chosen = trade("content", Some(2896), 18, -12_345);
+        let point = |permille, trade| CurvePoint { budget: Budget { permille }, trade };
+        let curve = vec![point(5, trade("pages", None, 0, 0)), point(20, chosen)];
+        let traded = Traded { trades: Some(Trades { chosen, curve }), previous: None };
+        let told = text(&traded);
+        let lines: Vec<&str> = told.lines().skip(2).map(str::trim).collect();
+        assert_eq!(
+            lines,
+            [
+                "0.5%       0.0 %                +0  by pages".to_owned(),
+                format!(
+                    "2%       1.8 %           -{}  by content in units of {} bytes",
+                    grouped(12_345),
+                    grouped(2896)
+                ),
+            ]
+        );
+        assert_eq!(text(&Traded::default()), "");
+    }
 }

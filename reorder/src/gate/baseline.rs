@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     prop_compose! {
-        fn figure()(kind in 0..12_usize, part in "[a-z0-9.]{0,8}", scenario in prop::option::of(".{0,8}"),
+        fn figure()(kind in 0..Metric::ALL.len(), part in "[a-z0-9.]{0,8}", scenario in prop::option::of(".{0,8}"),
             value in 0..1_000_000_u32, bound in prop::option::of(0..1000_u32)) -> Figure {
             let key = Key { metric: Metric::ALL[kind], part, scenario };
             Figure { key, value: f64::from(value) / 8.0, lower_bound: bound.map(f64::from) }

@@ -111,6 +111,11 @@ pub(super) fn check(now: &[Figure], then: Option<&[Figure]>, limits: &Limits) ->
     checks
 }
 
+/// A figure that no baseline has, because it compares two builds.
+pub(crate) fn judged_alone(figure: &Figure, limits: &Limits) -> Check {
+    judged(figure, None, limits)
+}
+
 fn judged(figure: &Figure, baseline: Option<&Figure>, limits: &Limits) -> Check {
     let key = &figure.key;
     let baseline = baseline.map(|figure| figure.value);

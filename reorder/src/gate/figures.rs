@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::compressed::Compression;
 use super::metric::{Figure, Key, Metric};
+use crate::sizes::{self, Tier};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::functions::FunctionTable;
@@ -61,6 +62,9 @@ pub fn figures(subject: &Subject<'_>) -> Result<Vec<Figure>> {
     for (compression, size) in subject.compressions.iter().zip(sizes) {
         of_image(Metric::Compressed, &compression.name(), size as f64);
     }
+    for (part, size) in by_tier(subject)? {
+        of_image(Metric::CompressedCode, &part, size as f64);
+    }
     if let Some(pinned) = subject.pinned {
         of_image(Metric::PinnedFunctions, "", pinned as f64);
     }
@@ -69,6 +73,18 @@ pub fn figures(subject: &Subject<'_>) -> Result<Vec<Figure>> {
         of_image(Metric::OrderCoverage, "", percent(order.found() as u64, order.lines as u64));
     }
     Ok(figures)
+}
+
+/// The code of each tier under the first compressor of whole files, by the name of its figure.
+fn by_tier(subject: &Subject<'_>) -> Result<Vec<(String, u64)>> {
+    let whole = subject.compressions.iter().find(|one| one.block_kib.is_none());
+    let Some(compressor) = whole.map(|one| one.compressor) else { return Ok(Vec::new()) };
+    let traces = subject.scenarios.iter().flat_map(|scenario| scenario.traces.iter().copied());
+    let tiers = sizes::tiers(subject.image, subject.functions, traces)?;
+    let places = sizes::own_places(subject.functions);
+    let sizes = sizes::compressed_code(subject.image, &places, &tiers, compressor)?;
+    let part = |(tier, size): (Tier, u64)| (format!("{}.{}", tier.name(), compressor.name()), size);
+    Ok(sizes.map_or_else(Vec::new, |sizes| Tier::ALL.into_iter().zip(sizes).map(part).collect()))
 }
 
 /// 0 for an empty total: an order file without lines orders no function.

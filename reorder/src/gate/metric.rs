@@ -21,6 +21,11 @@ pub enum Metric {
     FileBytes,
     /// Bytes of the file after compression; parts are compressors and block sizes.
     Compressed,
+    /// Bytes of the functions that startups ran, that these refer to, and of all others, compressed; parts are these tiers,
+    /// each with its compressor.
+    CompressedCode,
+    /// Bytes of a delta from another build to this one.
+    DeltaBytes,
     /// Functions that cannot be moved.
     PinnedFunctions,
     /// Share of the traces' events that were found in the image.
@@ -37,13 +42,15 @@ pub enum Metric {
 
 impl Metric {
     /// All kinds, in the order of reports.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Faults,
         Self::StartupBytes,
         Self::StartupFunctions,
         Self::TextBytes,
         Self::FileBytes,
         Self::Compressed,
+        Self::CompressedCode,
+        Self::DeltaBytes,
         Self::PinnedFunctions,
         Self::TraceCoverage,
         Self::OrderCoverage,
@@ -62,6 +69,8 @@ impl Metric {
             Self::TextBytes => "text-bytes",
             Self::FileBytes => "file-bytes",
             Self::Compressed => "compressed",
+            Self::CompressedCode => "compressed-code",
+            Self::DeltaBytes => "delta-bytes",
             Self::PinnedFunctions => "pinned-functions",
             Self::TraceCoverage => "trace-coverage",
             Self::OrderCoverage => "order-coverage",
@@ -81,6 +90,8 @@ impl Metric {
             Self::TextBytes => "text",
             Self::FileBytes => "file",
             Self::Compressed => "compressed",
+            Self::CompressedCode => "code, compressed",
+            Self::DeltaBytes => "delta from the old build",
             Self::PinnedFunctions => "pinned functions",
             Self::TraceCoverage => "trace events found",
             Self::OrderCoverage => "order file lines found",
@@ -95,7 +106,12 @@ impl Metric {
     pub fn unit(self) -> Unit {
         match self {
             Self::Faults | Self::MajorFaults => Unit::Faults,
-            Self::StartupBytes | Self::TextBytes | Self::FileBytes | Self::Compressed => Unit::Bytes,
+            Self::StartupBytes
+            | Self::TextBytes
+            | Self::FileBytes
+            | Self::Compressed
+            | Self::CompressedCode
+            | Self::DeltaBytes => Unit::Bytes,
             Self::StartupFunctions | Self::PinnedFunctions => Unit::Functions,
             Self::TraceCoverage | Self::OrderCoverage => Unit::Percent,
             Self::WallMilliseconds => Unit::Milliseconds,

@@ -26,6 +26,7 @@ mod tools;
 mod updated;
 
 pub use baseline::Baseline;
+pub(crate) use check::judged_alone;
 pub use check::{Check, Verdict};
 pub use compressed::{Compression, Compressor};
 pub use explanation::{ChangeKind, Explanation, FunctionChange};

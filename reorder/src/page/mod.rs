@@ -39,6 +39,8 @@ use reorder_layout::scenario::Scenario;
 use reorder_layout::simulate::{Comparison, ImageNames, OtherBuild};
 use reorder_trace::Coverage;
 
+use crate::sizes::Sizes;
+
 /// What a page is made of.
 #[derive(Clone, Copy)]
 pub struct PageRequest<'run> {
@@ -58,6 +60,8 @@ pub struct PageRequest<'run> {
     pub models: &'run [MemoryModel],
     /// What was measured of processes that run the image.
     pub processes: &'run [MeasuredProcess],
+    /// What they cost in packages, where that is told.
+    pub sizes: Option<&'run Sizes>,
 }
 
 impl PageRequest<'_> {

@@ -10,6 +10,7 @@ use super::names::{name_of, printable};
 use super::pins::PinnedFunctions;
 use super::processes::MeasuredProcess;
 use super::scenarios::{FirstTouch, ModelResult, Results, ScenarioResult};
+use crate::sizes::Sizes;
 use reorder_image::functions::FunctionIndex;
 use reorder_image::pins::PinReason;
 use reorder_layout::simulate::BuildPairs;
@@ -69,6 +70,9 @@ pub struct Summary {
     /// Faults of the whole process, in the program and its libraries, as they were measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<MeasuredProcess>,
+    /// What the images cost in packages and updates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<Sizes>,
 }
 
 /// What of the functions that run is executed.
@@ -255,6 +259,7 @@ pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &Pin
         coverage: coverage_summary(request.coverage),
         biggest_functions: biggest(request, &results.all),
         processes: request.processes.to_vec(),
+        sizes: request.sizes.cloned(),
     }
 }
 
@@ -425,6 +430,9 @@ impl Report for Summary {
                 "{} keep their address, without being pinned\n",
                 counted(kept, "function")
             ));
+        }
+        if let Some(sizes) = &self.sizes {
+            text.push_str(&format!("\n{}", sizes.text(width)));
         }
         text + &self.processes_text(width)
     }

@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let improving = Instant::now();
     let unseen = page_only.unseen;
     let aware = CompressionAware { budget_permille: BUDGET_PERMILLE, reach: REACH, unseen, seed: 0 };
-    let compression_aware = aware.choose(&problem, &page_only.order, &Control::default()).order;
+    let compression_aware = aware.choose(&problem, &page_only.order, &[], &Control::default()).order;
     eprintln!("page-only in {:?}, compression-aware in {:?}", improving - started, improving.elapsed());
 
     print_pages(&corpus, "link-order", &corpus.spans);

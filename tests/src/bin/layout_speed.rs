@@ -29,6 +29,9 @@ use nix::sys::time::TimeValLike;
 /// What a layout that compresses better may cost: two per cent.
 const BUDGET_PERMILLE: u32 = 20;
 
+/// The budgets that the command prints.
+const BUDGETS: [u32; 7] = [5, 10, 20, 50, 100, 200, 9000];
+
 /// How far deflate looks back.
 const REACH: u64 = 32 << 10;
 
@@ -71,7 +74,7 @@ fn order_for_compression(problem: &LayoutProblem) {
     let control = Control::default();
     let AutoOrder { order, unseen, .. } = Auto::default().choose(problem, &control);
     let aware = CompressionAware { budget_permille: BUDGET_PERMILLE, reach: REACH, unseen, seed: 0 };
-    drop(aware.choose(problem, &order, &control));
+    drop(aware.choose(problem, &order, &BUDGETS, &control));
 }
 
 fn measure(problem: &LayoutProblem, work: impl Fn(&LayoutProblem)) -> Result<(), String> {

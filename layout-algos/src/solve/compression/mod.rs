@@ -17,6 +17,8 @@ mod partition;
 mod tests;
 mod units;
 
+use std::collections::BTreeSet;
+
 use rayon::prelude::*;
 
 use super::UnseenOrder;
@@ -43,7 +45,7 @@ pub struct CompressionAware {
 }
 
 /// How the functions after the recorded ones are ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TailOrder {
     /// By pages alone, as before.
     Pages,
@@ -71,7 +73,13 @@ pub struct CompressedOrder {
     pub order: FunctionOrder,
     /// What was chosen.
     pub chosen: TradeOff,
+    /// What other budgets would give, each with the budget in thousandths.
+    pub curve: Vec<(u32, TradeOff)>,
 }
+
+/// The order as it was given.
+const UNCHANGED: TradeOff =
+    TradeOff { tail_order: TailOrder::Pages, growth_permille: 0, compressed_bytes: 0 };
 
 /// Bytes that a unit may have, the smallest first: each step is a factor of about 1.4. With one byte each function is a unit.
 const UNIT_BYTES: [u64; 14] =
@@ -91,19 +99,20 @@ struct Tail<'problem> {
 
 impl CompressionAware {
     /// The order that compresses best among those within the budget, and `order` itself where none is, or where the
-    /// problem has no fingerprints. Functions up to the last recorded one of `order` keep their places.
+    /// problem has no fingerprints; and what each of `budgets`, in thousandths, would give. Functions up to the last
+    /// recorded one of `order` keep their places.
     ///
-    /// Time is O(hashes of all functions · log² functions).
+    /// Time is O(hashes of all functions · log² functions), for each of the budgets that differ in what they give.
     #[must_use]
     pub fn choose(
         &self,
         problem: &LayoutProblem,
         order: &FunctionOrder,
+        budgets: &[u32],
         control: &Control<'_>,
     ) -> CompressedOrder {
-        let unchanged = TradeOff { tail_order: TailOrder::Pages, growth_permille: 0, compressed_bytes: 0 };
         if problem.fingerprints().is_none() {
-            return CompressedOrder { order: order.clone(), chosen: unchanged };
+            return CompressedOrder { order: order.clone(), chosen: UNCHANGED, curve: Vec::new() };
         }
         let tail = self.tail(problem, order);
         let held_out = HeldOut::new(problem, self.unseen);
@@ -111,52 +120,34 @@ impl CompressionAware {
             .into_par_iter()
             .map(|tail_order| (tail_order, self.growth(&held_out, tail_order)))
             .collect();
-        let budget = u64::from(self.budget_permille);
-        let is_affordable = |&(_, growth): &(TailOrder, u64)| growth <= budget;
-        let smallest = growths.iter().copied().filter(is_affordable).find(|&(it, _)| it != TailOrder::Link);
-        let linked = growths.iter().copied().filter(is_affordable).find(|&(it, _)| it == TailOrder::Link);
-        let mut best = (unchanged, tail.functions.clone());
-        for (tail_order, growth_permille) in smallest.into_iter().chain(linked) {
-            let functions = self.arranged(&tail, tail_order, control);
-            let compressed_bytes = self.gain(&tail, &functions);
-            if compressed_bytes < best.0.compressed_bytes {
-                best = (TradeOff { tail_order, growth_permille, compressed_bytes }, functions);
-            }
-        }
-        let (chosen, functions) = best;
-        let functions = tail.front.into_iter().chain(functions);
-        CompressedOrder {
-            order: FunctionOrder::with_rest(functions, problem.function_count() as u32),
-            chosen,
-        }
-    }
-
-    /// What each order costs and gains, from the one that compresses best to the one that costs nothing.
-    ///
-    /// Takes as long as ordering by content once for each.
-    #[must_use]
-    pub fn curve(
-        &self,
-        problem: &LayoutProblem,
-        order: &FunctionOrder,
-        control: &Control<'_>,
-    ) -> Vec<TradeOff> {
-        if problem.fingerprints().is_none() {
-            return Vec::new();
-        }
-        let tail = self.tail(problem, order);
-        let held_out = HeldOut::new(problem, self.unseen);
-        let mut curve: Vec<TradeOff> = tail_orders()
-            .into_iter()
-            .map(|tail_order| TradeOff {
-                tail_order,
-                growth_permille: self.growth(&held_out, tail_order),
-                compressed_bytes: self.gain(&tail, &self.arranged(&tail, tail_order, control)),
+        let own = self.budget_permille;
+        let wanted: BTreeSet<(TailOrder, u64)> =
+            budgets.iter().chain([&own]).flat_map(|&budget| affordable(&growths, budget)).collect();
+        let tried: Vec<(TradeOff, Vec<FunctionId>)> = wanted
+            .into_par_iter()
+            .map(|(tail_order, growth_permille)| {
+                let functions = self.arranged(&tail, tail_order, control);
+                let compressed_bytes = self.gain(&tail, &functions);
+                (TradeOff { tail_order, growth_permille, compressed_bytes }, functions)
             })
             .collect();
-        curve.push(TradeOff { tail_order: TailOrder::Pages, growth_permille: 0, compressed_bytes: 0 });
-        curve.sort_by_key(|point| (std::cmp::Reverse(point.growth_permille), point.compressed_bytes));
-        curve
+        let best = |budget: u32| {
+            let is_affordable = |trade: &TradeOff| {
+                affordable(&growths, budget).any(|(tail_order, _)| tail_order == trade.tail_order)
+            };
+            let smaller =
+                tried.iter().filter(|(trade, _)| trade.compressed_bytes < 0 && is_affordable(trade));
+            smaller.min_by_key(|(trade, _)| trade.compressed_bytes)
+        };
+        let trade = |budget: u32| best(budget).map_or(UNCHANGED, |(trade, _)| *trade);
+        let curve = budgets.iter().map(|&budget| (budget, trade(budget))).collect();
+        let functions = best(own).map_or(&tail.functions, |(_, functions)| functions);
+        let functions = tail.front.iter().chain(functions).copied();
+        CompressedOrder {
+            order: FunctionOrder::with_rest(functions, problem.function_count() as u32),
+            chosen: trade(own),
+            curve,
+        }
     }
 
     fn tail<'problem>(&self, problem: &'problem LayoutProblem, order: &FunctionOrder) -> Tail<'problem> {
@@ -224,6 +215,17 @@ fn in_link_order(functions: &[FunctionId]) -> Vec<FunctionId> {
     let mut functions = functions.to_vec();
     functions.sort_unstable();
     functions
+}
+
+/// What is tried for a budget, of all orders with their growths: the smallest units within it, and the linker's order.
+fn affordable(growths: &[(TailOrder, u64)], budget: u32) -> impl Iterator<Item = (TailOrder, u64)> {
+    let within = |is_link: bool| {
+        let of_kind = move |&&(it, growth): &&(TailOrder, u64)| {
+            growth <= u64::from(budget) && (it == TailOrder::Link) == is_link
+        };
+        growths.iter().find(of_kind).copied()
+    };
+    within(false).into_iter().chain(within(true))
 }
 
 /// All that change something, those that compress best first.

@@ -44,7 +44,7 @@ fn aware(budget_permille: u32, reach: u64) -> CompressionAware {
 }
 
 fn choose(problem: &LayoutProblem, order: &FunctionOrder, budget_permille: u32) -> CompressedOrder {
-    aware(budget_permille, 4096).choose(problem, order, &Control::default())
+    aware(budget_permille, 4096).choose(problem, order, &[], &Control::default())
 }
 
 /// Hashes that are not in reach, counted function by function as slowly as the definition says it.
@@ -135,7 +135,7 @@ fn equal_content_is_adjacent_where_no_trace_pays() {
     let order = FunctionOrder::link_order(FUNCTIONS);
     assert_eq!(likes(&problem, &order), 0);
     let aware = aware(0, 1);
-    let compressed = aware.choose(&problem, &order, &Control::default());
+    let compressed = aware.choose(&problem, &order, &[], &Control::default());
     // Eight of the twelve functions of each of the five kinds are equal: 35 pairs, and none is separated.
     assert_eq!(likes(&problem, &compressed.order), 35);
     assert!(compressed.chosen.compressed_bytes < 0);
@@ -157,17 +157,20 @@ fn held_out_runs_forbid_what_they_pay_for() {
 }
 
 #[test]
-fn the_curve_ends_with_the_layout_by_pages() {
+fn the_curve_says_what_each_budget_gives() {
     let functions = |start: u32| (start * 8..start * 8 + 8).collect::<Vec<u32>>();
     let traces: Vec<Vec<u32>> = (0..4).map(functions).collect();
     let kinds: Vec<u32> = (0..128).map(|function| function % 8).collect();
     let problem = problem(vec![700; 128], &kinds, &traces);
-    let curve = aware(0, 4096).curve(&problem, &FunctionOrder::link_order(128), &Control::default());
-    assert_eq!(curve.len(), UNIT_BYTES.len() + 2);
-    assert!(curve.windows(2).all(|pair| pair[0].growth_permille >= pair[1].growth_permille));
-    assert!(curve.iter().any(|point| point.growth_permille > 0 && point.compressed_bytes < 0));
-    let last = curve.iter().rfind(|point| point.tail_order == TailOrder::Pages).unwrap();
-    assert_eq!((last.growth_permille, last.compressed_bytes), (0, 0));
+    let order = FunctionOrder::link_order(128);
+    let budgets = [0, 10, 50, 200, 9000];
+    let compressed = aware(50, 4096).choose(&problem, &order, &budgets, &Control::default());
+    assert_eq!(compressed.curve.iter().map(|(budget, _)| *budget).collect::<Vec<_>>(), budgets);
+    for (budget, trade) in &compressed.curve {
+        assert_eq!(*trade, choose(&problem, &order, *budget).chosen, "{budget}");
+    }
+    assert_eq!(compressed.chosen, compressed.curve[2].1);
+    assert!(compressed.curve[4].1.compressed_bytes < compressed.curve[0].1.compressed_bytes);
 }
 
 #[test]

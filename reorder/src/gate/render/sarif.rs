@@ -91,6 +91,10 @@ fn about(metric: Metric) -> (&'static str, &'static str, &'static str) {
         Metric::TextBytes => ("TextSize", "The code of the image is", "larger"),
         Metric::FileBytes => ("FileSize", "The file is", "larger"),
         Metric::Compressed => ("CompressedSize", "The compressed file is", "larger"),
+        Metric::CompressedCode => {
+            ("CompressedCodeSize", "The compressed code of functions that startups may need is", "larger")
+        }
+        Metric::DeltaBytes => ("DeltaSize", "The delta from the old build is", "larger"),
         Metric::PinnedFunctions => ("PinnedFunctionCount", "The functions that cannot be moved are", "more"),
         Metric::TraceCoverage => {
             ("TraceEventsFound", "The events of the traces found in the image are", "fewer")

@@ -55,6 +55,8 @@ function showFacts() {
       `fragments, copied from ${plural(summary.copies.functions, "function")}, ${bytesText(summary.copies.bytes)}`]] : []),
     ...(summary.other_build ? [[grouped(summary.other_build.missing), "that run are not in the other build"]] : []),
     ...(summary.pins.unknown_because ? [] : [[grouped(summary.pins.functions), "cannot be moved"]]),
+    ...(summary.sizes ? [[bytesText(summary.sizes.file.new_compressed_bytes ?? summary.sizes.file.compressed_bytes), `compressed by ${summary.sizes.compressor}`]] : []),
+    ...(summary.sizes?.delta_bytes !== undefined ? [[bytesText(summary.sizes.delta_bytes), "of delta between both"]] : []),
     [share(found, summary.coverage.events), `of ${grouped(summary.coverage.events)} traced events found`],
   ];
   byId("facts").replaceChildren(...facts.map(([figure, text]) =>

@@ -1,0 +1,298 @@
+//! What people pay for by the byte: the compressed file, the code in it by how likely a startup needs it, and an update.
+//!
+//! In: an image, its functions, what recorded startups ran, and another build or the same image laid out anew. Out:
+//! [`Sizes`].
+
+use layout_algos::problem::NodeId;
+use layout_algos::score::Span;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::gate::Compressor;
+use reorder_base::address::Address;
+use reorder_base::error::{Error, Result};
+use reorder_image::functions::FunctionTable;
+use reorder_image::references::References;
+use reorder_layout::opened::OpenedImage;
+use reorder_report::Width;
+use reorder_report::table::{Table, grouped};
+use reorder_trace::ResolvedTrace;
+
+/// How likely a startup needs a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tier {
+    /// A recorded startup runs it.
+    Recorded,
+    /// A function that a recorded startup runs calls it or takes its address; known for x86-64 only.
+    Likely,
+    /// All others.
+    Rest,
+}
+
+impl Tier {
+    /// The likeliest first.
+    pub const ALL: [Self; 3] = [Self::Recorded, Self::Likely, Self::Rest];
+
+    /// As in JSON and in keys of figures.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Recorded => "recorded",
+            Self::Likely => "likely",
+            Self::Rest => "rest",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Recorded => "code that startups ran",
+            Self::Likely => "code that this refers to",
+            Self::Rest => "other code",
+        }
+    }
+}
+
+/// The tier of each of `functions`.
+///
+/// # Errors
+/// Malformed symbol tables, too many references.
+pub(crate) fn tiers<'traces>(
+    image: &OpenedImage<'_>,
+    functions: &FunctionTable<'_>,
+    traces: impl Iterator<Item = &'traces ResolvedTrace>,
+) -> Result<Vec<Tier>> {
+    let mut tiers = vec![Tier::Rest; functions.len()];
+    for function in traces.flat_map(|trace| &trace.functions) {
+        tiers[function.0 as usize] = Tier::Recorded;
+    }
+    let Some(file) = image.elf_for_x86_64() else { return Ok(tiers) };
+    let graph = References::extract(file, functions)?.graph;
+    let recorded: Vec<u32> =
+        (0..functions.len() as u32).filter(|&index| tiers[index as usize] == Tier::Recorded).collect();
+    for reference in recorded.into_iter().flat_map(|index| graph.of(NodeId(index))) {
+        // Nodes after the functions are data.
+        if let Some(tier) = tiers.get_mut(reference.target.index()).filter(|tier| **tier == Tier::Rest) {
+            *tier = Tier::Likely;
+        }
+    }
+    Ok(tiers)
+}
+
+/// The compressed code of each tier in an ELF image whose functions are at `places`, by itself and in the order of its
+/// addresses; `None` for images of other kinds.
+///
+/// # Errors
+/// When the compressor fails.
+pub(crate) fn compressed_code(
+    image: &OpenedImage<'_>,
+    places: &[Option<Span>],
+    tiers: &[Tier],
+    compressor: Compressor,
+) -> Result<Option<[u64; Tier::ALL.len()]>> {
+    let OpenedImage::Elf(file, _) = image else { return Ok(None) };
+    let mut placed: Vec<(Span, Tier)> =
+        places.iter().zip(tiers).filter_map(|(place, tier)| Some(((*place)?, *tier))).collect();
+    placed.sort_unstable_by_key(|(span, tier)| (span.start, span.end, *tier));
+    let sizes = Tier::ALL.into_par_iter().map(|tier| {
+        let of_tier = placed.iter().filter(|(_, other)| *other == tier);
+        let bytes = of_tier.filter_map(|(span, _)| file.bytes_at(Address(span.start), span.end - span.start));
+        compressor.size(&bytes.collect::<Vec<_>>().concat())
+    });
+    let sizes: Vec<u64> = sizes.collect::<Result<_>>()?;
+    Ok(sizes.try_into().ok())
+}
+
+/// Where each function is in its own image.
+pub(crate) fn own_places(functions: &FunctionTable<'_>) -> Vec<Option<Span>> {
+    let span = |start: u64, size| Some(Span { start, end: start.saturating_add(size) });
+    functions.iter().map(|(_, function)| span(function.start.0, function.size())).collect()
+}
+
+/// Deltas of higher levels are a tenth smaller and take twenty times as long.
+const DELTA_LEVEL: i32 = 12;
+/// Logarithms of windows that the format allows.
+const DELTA_WINDOWS: std::ops::RangeInclusive<u32> = 10..=30;
+
+/// Bytes that lead from `old` to `new`, as `zstd -12 --patch-from` makes them.
+///
+/// # Errors
+/// When the compressor fails, which happens only for lack of memory.
+pub(crate) fn delta(old: &[u8], new: &[u8]) -> Result<u64> {
+    use zstd_safe::{CCtx, CParameter, compress_bound, get_error_name};
+    let failed = |code| Error::usage(format!("the delta failed: {}", get_error_name(code)));
+    let window = (old.len() + new.len()).max(1).ilog2() + 1;
+    let window = window.clamp(*DELTA_WINDOWS.start(), *DELTA_WINDOWS.end());
+    let mut context = CCtx::create();
+    for parameter in [
+        CParameter::CompressionLevel(DELTA_LEVEL),
+        CParameter::WindowLog(window),
+        CParameter::EnableLongDistanceMatching(true),
+    ] {
+        context.set_parameter(parameter).map_err(failed)?;
+    }
+    context.ref_prefix(old).map_err(failed)?;
+    let mut compressed = vec![0; compress_bound(new.len())];
+    Ok(context.compress2(&mut compressed[..], new).map_err(failed)? as u64)
+}
+
+/// The compressor whose sizes are told; what packages use most.
+const TOLD: Compressor = Compressor::Gzip;
+
+/// What an image costs in packages, and another build or layout of it beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sizes {
+    /// What compressed.
+    pub compressor: &'static str,
+    /// The whole file.
+    pub file: Size,
+    /// The functions of each tier by themselves; none where that is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<TierSize>,
+    /// Bytes of a delta by zstd that leads from the image to the second one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta_bytes: Option<u64>,
+}
+
+/// Compressed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Size {
+    /// In the image.
+    pub compressed_bytes: u64,
+    /// In the second image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_compressed_bytes: Option<u64>,
+}
+
+/// The code of one tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TierSize {
+    /// Which.
+    pub tier: Tier,
+    /// Its functions.
+    pub functions: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The same compressed.
+    #[serde(flatten)]
+    pub size: Size,
+}
+
+/// An image that is compared: its bytes, and where it has the functions of the first one.
+pub struct SizedImage<'run> {
+    /// The whole file.
+    pub bytes: &'run [u8],
+    /// The same, parsed.
+    pub image: &'run OpenedImage<'run>,
+    /// By function.
+    pub places: Vec<Option<Span>>,
+}
+
+/// Compressed bytes of one image.
+struct Compressed {
+    file: u64,
+    /// By tier.
+    code: Option<[u64; Tier::ALL.len()]>,
+}
+
+impl Sizes {
+    /// The sizes of `old`, which has these functions and traces, and of `new`.
+    ///
+    /// # Errors
+    /// Malformed symbol tables, a compressor that fails.
+    pub fn of<'traces>(
+        functions: &FunctionTable<'_>,
+        traces: impl Iterator<Item = &'traces ResolvedTrace>,
+        old: &SizedImage<'_>,
+        new: Option<&SizedImage<'_>>,
+    ) -> Result<Self> {
+        let tiers = tiers(old.image, functions, traces)?;
+        let images: Vec<&SizedImage<'_>> = std::iter::once(old).chain(new).collect();
+        let of_image = |one: &&SizedImage<'_>| {
+            let code = compressed_code(one.image, &one.places, &tiers, TOLD)?;
+            Ok(Compressed { file: TOLD.size(one.bytes)?, code })
+        };
+        let (sizes, delta_bytes) = rayon::join(
+            || images.par_iter().map(of_image).collect::<Result<Vec<_>>>(),
+            || new.map(|new| delta(old.bytes, new.bytes)).transpose(),
+        );
+        let sizes = sizes?;
+        let size = |value: &dyn Fn(&Compressed) -> u64| Size {
+            compressed_bytes: sizes.first().map_or(0, value),
+            new_compressed_bytes: sizes.get(1).map(value),
+        };
+        let has_tiers = sizes.iter().all(|image| image.code.is_some());
+        let of_tier = |(number, tier): (usize, Tier)| {
+            let of_tier = functions.iter().filter(|(index, _)| tiers[index.0 as usize] == tier);
+            let (count, bytes) =
+                of_tier.fold((0, 0), |(count, bytes), (_, function)| (count + 1, bytes + function.size()));
+            let size = size(&|image| image.code.map_or(0, |code| code[number]));
+            TierSize { tier, functions: count, bytes, size }
+        };
+        Ok(Self {
+            compressor: TOLD.name(),
+            file: size(&|image| image.file),
+            tiers: Tier::ALL.into_iter().enumerate().filter(|_| has_tiers).map(of_tier).collect(),
+            delta_bytes: delta_bytes?,
+        })
+    }
+
+    /// A table, and a line about the delta.
+    #[must_use]
+    pub fn text(&self, width: Width) -> String {
+        let is_compared = self.file.new_compressed_bytes.is_some();
+        let mut titles = vec![format!("bytes, by {}", self.compressor), "functions".to_owned()];
+        titles.push("image".to_owned());
+        if is_compared {
+            titles.extend(["new".to_owned(), "change".to_owned()]);
+        }
+        let mut table = Table::new(titles);
+        let mut row = |title: &str, functions: Option<u64>, size: Size| {
+            let mut row = vec![title.to_owned(), functions.map(grouped).unwrap_or_default()];
+            row.push(grouped(size.compressed_bytes));
+            if let Some(new) = size.new_compressed_bytes {
+                row.push(grouped(new));
+                let change = new as f64 / size.compressed_bytes.max(1) as f64 - 1.0;
+                row.push(format!("{:+.1} %", change * 100.0));
+            }
+            table.row(row);
+        };
+        row("file", None, self.file);
+        for tier in &self.tiers {
+            row(tier.tier.title(), Some(tier.functions), tier.size);
+        }
+        let mut text = table.render(width);
+        if let Some(delta) = self.delta_bytes {
+            text.push_str(&format!(
+                "a delta by zstd from the image to the new one has {} bytes\n",
+                grouped(delta)
+            ));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+    use super::*;
+
+    fn own_program() -> Vec<u8> {
+        let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        bytes.truncate(1 << 20);
+        bytes
+    }
+
+    #[test]
+    fn a_delta_costs_what_changed() {
+        let old = own_program();
+        let mut new = old.clone();
+        new[4000..4100].fill(0x5a);
+        let whole = Compressor::Zstd.size(&new).unwrap();
+        assert!(delta(&old, &new).unwrap() * 100 < whole);
+        new.rotate_left(500_000);
+        assert!(delta(&old, &new).unwrap() * 100 < whole, "code that moved is found");
+        assert!(delta(&[], &new).unwrap() * 10 > whole * 9);
+    }
+}
