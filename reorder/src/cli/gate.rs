@@ -15,8 +15,8 @@ use crate::cli::scenarios_input::{Configured, ScenariosInput};
 use crate::exit_status::ExitStatus;
 use crate::gate::place::{self, Source};
 use crate::gate::{
-    Baseline, Comparison, Compression, Figure, GateReport, Key, Limits, Metric, OtherTools, Outcome, Remark,
-    Startup, Subject, figures, given_up, judge, judged_alone, tools, unjudged,
+    Baseline, Check, Comparison, Compression, Figure, GateReport, Key, Limits, Metric, OtherTools, Outcome,
+    Remark, Startup, Subject, figures, given_up, judge, judged_alone, tools, unjudged,
 };
 use crate::hints;
 use crate::sizes;
@@ -107,7 +107,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let limits = Limits::of(&configured.document).map_err(|error| error.in_file(&configured.file.path))?;
     let bytes = map_image(&path)?;
     let mut remarks = Vec::new();
-    let without = WithoutCopies::of(&path, &bytes, &mut remarks)?;
+    let without = WithoutCopies::of(&path, &bytes, arguments.update_baseline, &mut remarks)?;
     let judged = arguments.scenarios.open(&path, &bytes)?;
     let restored =
         without.as_ref().map(|without| arguments.scenarios.open(&path, &without.bytes)).transpose()?;
@@ -118,7 +118,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     })?;
     let functions = image.functions();
     let is_traced_without = !std::ptr::eq(image, &judged);
-    remarks.extend(without.as_ref().map(|without| remark_on_copies(&without.moves, is_traced_without)));
+    remarks.extend(without.as_ref().map(|without| remark_on_copies(without, is_traced_without, &starts)));
     let placement = without.as_ref().filter(|_| is_traced_without);
     let placement =
         placement.map(|without| Placement::of_image(image, &bytes, &without.moves)).transpose()?;
@@ -156,11 +156,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let (measured, mut weaknesses) =
         arguments.measured.checks(&path, &configured, wanted, &limits, context)?;
     checks.extend(measured);
-    if let Some(old) = arguments.old() {
-        let delta = sizes::delta(&map_image(old)?, &bytes)?;
-        let figure = Figure::new(Key::of_image(Metric::DeltaBytes, ""), delta as f64);
-        checks.push(judged_alone(&figure, &limits));
-    }
+    checks.extend(arguments.old().map(|old| delta_check(old, &bytes, &limits)).transpose()?);
     if arguments.update_baseline {
         unjudged(&mut checks);
     }
@@ -199,6 +195,12 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     };
     arguments.outputs.write(&report, context)?;
     Ok(if outcome == Outcome::Fail { ExitStatus::Finding } else { ExitStatus::Success })
+}
+
+/// What an update from the image at `old` to `bytes` costs.
+fn delta_check(old: &Path, bytes: &[u8], limits: &Limits) -> Result<Check> {
+    let delta = sizes::delta(&map_image(old)?, bytes)?;
+    Ok(judged_alone(&Figure::new(Key::of_image(Metric::DeltaBytes, ""), delta as f64), limits))
 }
 
 impl GateArguments {

@@ -22,12 +22,18 @@ pub(super) struct WithoutCopies {
 }
 
 impl WithoutCopies {
-    /// Leads the image at `path`, in `bytes`, back; `None` if it has no copies. That the image is this one with copies is proven. An image that
-    /// cannot be led back is judged as it is, with a remark.
+    /// Leads the image at `path`, in `bytes`, back; `None` if it has no copies. That the image is this one with copies is
+    /// proven. An image that cannot be led back is judged as it is, with a remark, but is no `baseline`: its faults are not
+    /// those of the code that runs.
     ///
     /// # Errors
-    /// Damaged files.
-    pub(super) fn of(path: &Path, bytes: &[u8], remarks: &mut Vec<Remark>) -> Result<Option<Self>> {
+    /// Damaged files; refusals of a baseline.
+    pub(super) fn of(
+        path: &Path,
+        bytes: &[u8],
+        is_baseline: bool,
+        remarks: &mut Vec<Remark>,
+    ) -> Result<Option<Self>> {
         if is_macho(bytes) {
             return Ok(None);
         }
@@ -38,7 +44,7 @@ impl WithoutCopies {
                 let moves = recover_moves(&whole, bytes).map_err(in_file)?;
                 Ok(Some(Self { bytes: whole, moves }))
             }
-            Err(Error { kind: ErrorKind::Refused(refusal), .. }) => {
+            Err(Error { kind: ErrorKind::Refused(refusal), .. }) if !is_baseline => {
                 remarks.push(Remark {
                     cause: format!(
                         "page faults are those of the original functions, not of their copies: {refusal}"
@@ -52,7 +58,8 @@ impl WithoutCopies {
     }
 }
 
-/// The image that the traces are of, and its runs: the one without copies, unless more of their events are found in the `judged` one.
+/// The image that the traces are of, and its runs: the one without copies, unless more of their events are found in the
+/// `judged` one.
 ///
 /// # Errors
 /// Traces that fit neither.
@@ -75,18 +82,20 @@ pub(super) fn traced<'run, 'data>(
 }
 
 /// What is judged of an image with copies.
-pub(super) fn remark(moves: &AddressMoves, is_traced_without: bool) -> Remark {
-    let fragments = counted(moves.copies().len() as u64, "fragment");
+pub(super) fn remark(without: &WithoutCopies, is_traced_without: bool, starts: &Starts) -> Remark {
+    let fragments = counted(without.moves.copies().len() as u64, "fragment");
     if !is_traced_without {
         let cause =
             format!("the traces are of the image with its copies of {fragments}, which count as functions");
         return Remark { cause, next: None };
     }
+    let have_blocks = starts.traces.traces.iter().any(|trace| !trace.blocks.is_empty());
     Remark {
         cause: format!(
-            "the image has copies of {fragments}: page faults are those of copies and originals, wherever the recorded runs \
-             would execute; functions, their changes and pins are those of the image without the copies"
+            "the image has copies of {fragments}: page faults count copies and originals, as the recorded runs would execute \
+             them; functions, their changes and pins are those of the image without the copies"
         ),
-        next: Some("give traces of the image without the copies, recorded with --blocks".to_owned()),
+        next: (!have_blocks)
+            .then(|| "give traces of the image without the copies, recorded with --blocks".to_owned()),
     }
 }

@@ -35,6 +35,9 @@ pub(super) fn remark_on_growth(
     let old_functions = image.functions();
     let pairing = Pairing::of(&old_functions, functions);
     let sizes = SizeChanges::of(&old_functions, functions, &pairing, MAX_LISTED);
+    if sizes.changed == 0 {
+        return Ok(None);
+    }
     let change = |change: &SizeChange| {
         let kind = match (change.old_bytes, change.new_bytes) {
             (None, _) => " (new)",

@@ -187,7 +187,7 @@ impl Replay {
             Some(blocks) => blocks.iter().map(|block| block.function).collect(),
             None => trace.functions.clone(),
         };
-        let bytes = touched_after_each(&touched.old);
+        let bytes = least_after_each(&touched);
         Self { touched, functions, bytes }
     }
 
@@ -217,6 +217,21 @@ impl Replay {
         let time = u128::from(end) * point as u128 / POINTS as u128;
         self.touched.nanoseconds.partition_point(|&nanoseconds| u128::from(nanoseconds) < time)
     }
+}
+
+/// The bytes that must have been touched after each function or block in either image: branches of copies may be shorter.
+fn least_after_each(touched: &Touched) -> Vec<u64> {
+    let mut bytes = touched_after_each(&touched.old);
+    if let Some(new) = touched.new.as_deref().filter(|_| touched.is_by_block) {
+        let after = touched_after_each(new);
+        let mut count = 0;
+        for (bytes, places) in bytes.iter_mut().zip(touched.new_places()) {
+            count += places.len();
+            let new = if count == 0 { 0 } else { after[count - 1] };
+            *bytes = (*bytes).min(new);
+        }
+    }
+    bytes
 }
 
 /// Bytes inside at least one of the first `n` spans, for each `n`.
