@@ -220,6 +220,9 @@ fn arrange(
     Ok(Layout { order, chosen, needed, traded })
 }
 
+/// With more functions, what other budgets give is found out only for releases: it takes four times as long as one budget.
+const MAX_FUNCTIONS_WITH_CURVE: usize = 30_000;
+
 /// An order, and what was traded for compression.
 struct Ordered {
     order: FunctionOrder,
@@ -249,7 +252,12 @@ fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> Ordered {
         unseen,
         seed: request.seed,
     };
-    let budgets = compression.budget.with_others();
+    let tells_others =
+        request.effort == Effort::Thorough || problem.function_count() <= MAX_FUNCTIONS_WITH_CURVE;
+    let budgets = match tells_others {
+        true => compression.budget.with_others(),
+        false => vec![compression.budget.permille],
+    };
     let compressed = aware.choose(problem, &order, &budgets, &Control::default());
     Ordered { order: compressed.order.clone(), trades: Some(compressed.into()) }
 }
