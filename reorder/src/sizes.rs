@@ -1,4 +1,4 @@
-//! What people pay for by the byte: the compressed file, the code in it by how likely a startup needs it, and an update.
+//! Sizes that cost by the byte: of the compressed file, of its code by tier, and of an update.
 //!
 //! In: an image, its functions, what recorded startups ran, and another build or the same image laid out anew. Out:
 //! [`Sizes`].
@@ -24,7 +24,7 @@ use reorder_trace::ResolvedTrace;
 pub enum Tier {
     /// A recorded startup runs it.
     Recorded,
-    /// A function that a recorded startup runs calls it or takes its address; known for x86-64 only.
+    /// It is called, or its address is taken, by a function that a recorded startup runs; known for x86-64 ELF images only.
     Likely,
     /// All others.
     Rest,
@@ -53,6 +53,13 @@ impl Tier {
     }
 }
 
+/// The tier of each function.
+pub(crate) struct Tiers {
+    of: Vec<Tier>,
+    /// Those that are told apart: without references, the likely functions are among the rest.
+    pub(crate) known: &'static [Tier],
+}
+
 /// The tier of each of `functions`.
 ///
 /// # Errors
@@ -61,12 +68,14 @@ pub(crate) fn tiers<'traces>(
     image: &OpenedImage<'_>,
     functions: &FunctionTable<'_>,
     traces: impl Iterator<Item = &'traces ResolvedTrace>,
-) -> Result<Vec<Tier>> {
+) -> Result<Tiers> {
     let mut tiers = vec![Tier::Rest; functions.len()];
     for function in traces.flat_map(|trace| &trace.functions) {
         tiers[function.0 as usize] = Tier::Recorded;
     }
-    let Some(file) = image.elf_for_x86_64() else { return Ok(tiers) };
+    let Some(file) = image.elf_for_x86_64() else {
+        return Ok(Tiers { of: tiers, known: &[Tier::Recorded, Tier::Rest] });
+    };
     let graph = References::extract(file, functions)?.graph;
     let recorded: Vec<u32> =
         (0..functions.len() as u32).filter(|&index| tiers[index as usize] == Tier::Recorded).collect();
@@ -76,31 +85,43 @@ pub(crate) fn tiers<'traces>(
             *tier = Tier::Likely;
         }
     }
-    Ok(tiers)
+    Ok(Tiers { of: tiers, known: &Tier::ALL })
 }
 
 /// The compressed code of each tier in an ELF image whose functions are at `places`, by itself and in the order of its
-/// addresses; `None` for images of other kinds.
+/// addresses, bytes of overlapping functions once; `None` for images of other kinds.
 ///
 /// # Errors
 /// When the compressor fails.
 pub(crate) fn compressed_code(
     image: &OpenedImage<'_>,
     places: &[Option<Span>],
-    tiers: &[Tier],
+    tiers: &Tiers,
     compressor: Compressor,
 ) -> Result<Option<[u64; Tier::ALL.len()]>> {
     let OpenedImage::Elf(file, _) = image else { return Ok(None) };
-    let mut placed: Vec<(Span, Tier)> =
-        places.iter().zip(tiers).filter_map(|(place, tier)| Some(((*place)?, *tier))).collect();
-    placed.sort_unstable_by_key(|(span, tier)| (span.start, span.end, *tier));
     let sizes = Tier::ALL.into_par_iter().map(|tier| {
-        let of_tier = placed.iter().filter(|(_, other)| *other == tier);
-        let bytes = of_tier.filter_map(|(span, _)| file.bytes_at(Address(span.start), span.end - span.start));
-        compressor.size(&bytes.collect::<Vec<_>>().concat())
+        let spans = united(places, tiers, tier).into_iter();
+        let bytes = spans.filter_map(|span| file.bytes_at(Address(span.start), span.end - span.start));
+        let code = bytes.collect::<Vec<_>>().concat();
+        if code.is_empty() { Ok(0) } else { compressor.size(&code) }
     });
     let sizes: Vec<u64> = sizes.collect::<Result<_>>()?;
     Ok(sizes.try_into().ok())
+}
+
+/// Where the functions of a tier are, without overlaps and in the order of addresses.
+fn united(places: &[Option<Span>], tiers: &Tiers, tier: Tier) -> Vec<Span> {
+    let of_tier = places.iter().zip(&tiers.of).filter(|(_, other)| **other == tier);
+    let mut spans: Vec<Span> = of_tier.filter_map(|(place, _)| *place).collect();
+    spans.sort_unstable_by_key(|span| (span.start, span.end));
+    let mut covered = 0;
+    let parts = spans.into_iter().filter_map(|span| {
+        let start = span.start.max(covered);
+        covered = covered.max(span.end);
+        (start < span.end).then_some(Span { start, end: span.end })
+    });
+    parts.collect()
 }
 
 /// Where each function is in its own image.
@@ -139,10 +160,10 @@ pub(crate) fn delta(old: &[u8], new: &[u8]) -> Result<u64> {
 /// The compressor whose sizes are told; what packages use most.
 const TOLD: Compressor = Compressor::Gzip;
 
-/// What an image costs in packages, and another build or layout of it beside it.
+/// The compressed sizes of an image and, if there is one, of another build or layout of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sizes {
-    /// What compressed.
+    /// The name of the compressor.
     pub compressor: &'static str,
     /// The whole file.
     pub file: Size,
@@ -184,8 +205,8 @@ pub struct SizedImage<'run> {
     pub bytes: &'run [u8],
     /// The same, parsed.
     pub image: &'run OpenedImage<'run>,
-    /// By function.
-    pub places: Vec<Option<Span>>,
+    /// By function; nothing if the functions that run are elsewhere, too.
+    pub places: Option<Vec<Option<Span>>>,
 }
 
 /// Compressed bytes of one image.
@@ -209,8 +230,8 @@ impl Sizes {
         let tiers = tiers(old.image, functions, traces)?;
         let images: Vec<&SizedImage<'_>> = std::iter::once(old).chain(new).collect();
         let of_image = |one: &&SizedImage<'_>| {
-            let code = compressed_code(one.image, &one.places, &tiers, TOLD)?;
-            Ok(Compressed { file: TOLD.size(one.bytes)?, code })
+            let code = one.places.as_ref().map(|places| compressed_code(one.image, places, &tiers, TOLD));
+            Ok(Compressed { file: TOLD.size(one.bytes)?, code: code.transpose()?.flatten() })
         };
         let (sizes, delta_bytes) = rayon::join(
             || images.par_iter().map(of_image).collect::<Result<Vec<_>>>(),
@@ -223,16 +244,17 @@ impl Sizes {
         };
         let has_tiers = sizes.iter().all(|image| image.code.is_some());
         let of_tier = |(number, tier): (usize, Tier)| {
-            let of_tier = functions.iter().filter(|(index, _)| tiers[index.0 as usize] == tier);
-            let (count, bytes) =
-                of_tier.fold((0, 0), |(count, bytes), (_, function)| (count + 1, bytes + function.size()));
+            let count = tiers.of.iter().filter(|other| **other == tier).count() as u64;
+            let places = old.places.as_deref().unwrap_or_default();
+            let bytes = united(places, &tiers, tier).iter().map(|span| span.end - span.start).sum();
             let size = size(&|image| image.code.map_or(0, |code| code[number]));
             TierSize { tier, functions: count, bytes, size }
         };
+        let known = Tier::ALL.into_iter().enumerate().filter(|(_, tier)| tiers.known.contains(tier));
         Ok(Self {
             compressor: TOLD.name(),
             file: size(&|image| image.file),
-            tiers: Tier::ALL.into_iter().enumerate().filter(|_| has_tiers).map(of_tier).collect(),
+            tiers: known.filter(|_| has_tiers).map(of_tier).collect(),
             delta_bytes: delta_bytes?,
         })
     }
@@ -282,6 +304,22 @@ mod tests {
         let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         bytes.truncate(1 << 20);
         bytes
+    }
+
+    /// A file may have any number of symbols in the same bytes.
+    #[test]
+    fn overlapping_functions_count_once() {
+        let span = |start, end| Some(Span { start, end });
+        let tiers = Tiers {
+            of: vec![Tier::Rest, Tier::Recorded, Tier::Rest, Tier::Rest, Tier::Rest],
+            known: &Tier::ALL,
+        };
+        let places = [span(0, 100), span(50, 60), span(10, 120), span(200, 210), None];
+        let starts = |tier| {
+            united(&places, &tiers, tier).iter().map(|span| (span.start, span.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(starts(Tier::Rest), [(0, 100), (100, 120), (200, 210)]);
+        assert_eq!(starts(Tier::Recorded), [(50, 60)]);
     }
 
     #[test]

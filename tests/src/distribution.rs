@@ -255,7 +255,7 @@ pub fn command_under_test() -> PathBuf {
     std::env::var_os("REORDER").map_or_else(|| workspace::reorder_path().to_path_buf(), PathBuf::from)
 }
 
-/// The finished `apply` of a random permutation.
+/// Runs `apply` with a random permutation and waits for its end.
 ///
 /// # Errors
 /// The command cannot be started.

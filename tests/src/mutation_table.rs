@@ -110,7 +110,7 @@ fn outcome<Output: Original>(
     let began = Instant::now();
     let is_proven = verify(old, &wrong, VerifyOptions::default()).is_ok_and(|report| report.is_proven());
     let time = began.elapsed();
-    // Rules read all of an image: only what is accepted needs them.
+    // An excuse reads the whole image, so only accepted mutations are asked for one.
     let outcome = match is_proven.then(|| output.excuse(&wrong)) {
         None => Outcome::Reported,
         Some(Some(why)) => Outcome::Explained(why),

@@ -201,7 +201,7 @@ fn a_page_of_copied_blocks_works_in_a_browser() {
         assert_eq!(faults(&summary["models"][0], key), faults(&simulated["totals"][0], key));
     }
     let executed = |key: &str| summary["executed"][key].as_u64().unwrap();
-    // Of the four odd functions, one instruction of 501 bytes each.
+    // Each of the four odd functions has 501 bytes and executes one instruction.
     assert!(executed("bytes") + 4 * 400 < executed("function_bytes"), "{summary:#}");
     let copies = |key: &str| summary["copies"][key].as_u64().unwrap();
     assert!(copies("functions") > 40 && copies("fragments") >= copies("functions"), "{summary:#}");

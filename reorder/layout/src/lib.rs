@@ -220,7 +220,8 @@ fn arrange(
     Ok(Layout { order, chosen, needed, traded })
 }
 
-/// With more functions, what other budgets give is found out only for releases: it takes four times as long as one budget.
+/// Above this number of functions, only [`Effort::Thorough`] computes what other budgets give: that takes four times as long
+/// as one budget.
 const MAX_FUNCTIONS_WITH_CURVE: usize = 30_000;
 
 /// An order, and what was traded for compression.

@@ -24,7 +24,7 @@ pub(crate) struct AppliedFile {
     pub maps: Vec<(&'static str, LayoutMap)>,
     /// Images of the file that were left unchanged.
     pub left: Vec<LeftImage>,
-    /// What was traded for size, of the only image that was laid out.
+    /// What was traded for size, if exactly one image was laid out.
     pub traded: Traded,
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn status_of(left: &[LeftImage]) -> ExitStatus {
     }
 }
 
-/// What was traded if there is one image: of several, trades do not add up.
+/// What was traded, if exactly one image was laid out; nothing otherwise, because the trades of several images have no sum.
 pub fn of_only_image(traded: Vec<Traded>) -> Traded {
     match <[Traded; 1]>::try_from(traded) {
         Ok([only]) => only,

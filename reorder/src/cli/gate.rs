@@ -48,9 +48,8 @@ Exit status: 0 within all limits, 1 a finding, 2 could not run.";
 /// Fail if startup touches more pages, or the image grows or compresses worse, than the baseline allows
 ///
 /// Everything is computed from the files, so the verdict is the same on every system. Without limits in reorder.toml, page
-/// faults may grow by 1 %, sizes by 1 % or 256 bytes, and the coverage of the traces may fall by 2 percentage points. Of an image
-/// with copies, faults are those of copies and originals as the recorded runs execute them; the traces are those of the image
-/// without the copies.
+/// faults may grow by 1 %, sizes by 1 % or 256 bytes, and the coverage of the traces may fall by 2 percentage points. For an image with copies, give the traces of the image without them: faults are then counted in copies and originals, as
+/// the recorded runs execute them.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct GateArguments {
@@ -72,8 +71,8 @@ pub struct GateArguments {
     /// Report findings with exit status 0
     #[arg(long, conflicts_with = "update_baseline")]
     warn_only: bool,
-    /// Another build of the image, such as the one before the change: says how large a delta from it is, and if a size is a
-    /// finding, lists the functions whose size changed since then
+    /// Another build of the image, such as the one before the change. The gate also reports the size of a delta from it and, if
+    /// a size is a finding, lists the functions whose size changed since then
     #[arg(long, value_name = "OLD")]
     against: Option<PathBuf>,
     /// Order file whose lines must name functions of the image
@@ -156,7 +155,8 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let (measured, mut weaknesses) =
         arguments.measured.checks(&path, &configured, wanted, &limits, context)?;
     checks.extend(measured);
-    checks.extend(arguments.old().map(|old| delta_check(old, &bytes, &limits)).transpose()?);
+    let compared = arguments.old().filter(|_| !arguments.update_baseline);
+    checks.extend(compared.map(|old| delta_check(old, &bytes, &limits)).transpose()?);
     if arguments.update_baseline {
         unjudged(&mut checks);
     }

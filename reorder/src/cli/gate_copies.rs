@@ -1,4 +1,5 @@
-//! An image with copies, for `reorder gate`: the image without them, which traces are of, and where its code runs in the other.
+//! An image with copies, for `reorder gate`: the image without them, of which the traces usually are, and where its code runs
+//! in the image with copies.
 
 use std::path::Path;
 
@@ -22,8 +23,8 @@ pub(super) struct WithoutCopies {
 }
 
 impl WithoutCopies {
-    /// Leads the image at `path`, in `bytes`, back; `None` if it has no copies. That the image is this one with copies is
-    /// proven. An image that cannot be led back is judged as it is, with a remark, but is no `baseline`: its faults are not
+    /// The image without the copies that the one at `path`, in `bytes`, has; `None` if it has none. It is proven that adding the
+    /// copies gives `bytes`. An image that cannot be led back is judged as it is, with a remark, but is no `baseline`: its faults are not
     /// those of the code that runs.
     ///
     /// # Errors
@@ -85,8 +86,9 @@ pub(super) fn traced<'run, 'data>(
 pub(super) fn remark(without: &WithoutCopies, is_traced_without: bool, starts: &Starts) -> Remark {
     let fragments = counted(without.moves.copies().len() as u64, "fragment");
     if !is_traced_without {
-        let cause =
-            format!("the traces are of the image with its copies of {fragments}, which count as functions");
+        let cause = format!(
+            "the traces are of the image with its copies, so the copies of {fragments} count as functions"
+        );
         return Remark { cause, next: None };
     }
     let have_blocks = starts.traces.traces.iter().any(|trace| !trace.blocks.is_empty());

@@ -36,7 +36,7 @@ pub(super) fn remark_on_limits(remarks: &mut Vec<Remark>, limits: &Limits, check
 /// That explanations do not add up to figures that count basic blocks.
 pub(super) fn whole_functions(explanations: &[Explanation], starts: &Starts) -> Option<Remark> {
     let has_blocks = starts.traces.traces.iter().any(|trace| !trace.blocks.is_empty());
-    let cause = "page faults are those of the executed basic blocks, but the functions that changed are compared whole";
+    let cause = "page faults count only the executed basic blocks, but the explanations compare whole functions, so they do not add up to the figures";
     (has_blocks && !explanations.is_empty()).then(|| Remark { cause: cause.to_owned(), next: None })
 }
 

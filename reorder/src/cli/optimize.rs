@@ -132,7 +132,7 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     let (arguments, image) = (&found, &found.image);
     let runs = arguments.runs.iter().map(|run| words("--run", run)).collect::<Result<Vec<_>>>()?;
     arguments.stdin.check()?;
-    if !arguments.layout.moves_functions() {
+    if !arguments.layout.always_moves_functions() {
         arguments.previous.refuse_without_moves()?;
     }
     let stop = arguments.ending.rule()?;
@@ -183,6 +183,7 @@ fn optimize(
     let file = ElfFile::parse(bytes)?;
     let functions = ElfFunctions::collect(&file)?;
     arguments.relocate.check_map(false)?;
+    arguments.previous.check()?;
     let room = arguments.layout.moves_functions().then(|| Analysis::new(&file, &functions)).transpose()?;
     phase.finish(&counted(functions.table.len() as u64, "function"));
 

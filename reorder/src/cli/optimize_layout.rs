@@ -75,6 +75,11 @@ impl LayoutChoice {
         self != Self::Only(LayoutKind::Blocks)
     }
 
+    /// Whether functions move for certain.
+    pub(crate) fn always_moves_functions(self) -> bool {
+        self.kind().is_some_and(|kind| kind != LayoutKind::Blocks)
+    }
+
     /// Whether the executed blocks must be known.
     pub(crate) fn needs_blocks(self) -> bool {
         self != Self::Only(LayoutKind::Functions)

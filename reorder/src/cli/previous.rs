@@ -49,9 +49,20 @@ impl PreviousArguments {
     pub fn refuse_without_moves(&self) -> Result<()> {
         match &self.previous {
             None => Ok(()),
-            Some(_) => Err(Error::usage("--previous places functions, and --layout blocks moves none")
-                .with_hint("leave out --previous, or use --layout functions")),
+            Some(_) => Err(Error::usage(
+                "--previous places functions; --layout blocks moves none, and --layout auto may move none",
+            )
+            .with_hint("leave out --previous, or use --layout functions")),
         }
+    }
+
+    /// Whether the file can be read, before anything that takes long.
+    ///
+    /// # Errors
+    /// An unreadable file.
+    pub fn check(&self) -> Result<()> {
+        let Some(path) = &self.previous else { return Ok(()) };
+        std::fs::File::open(path).map(drop).map_err(|error| Error::io(path, error))
     }
 
     /// The file, for messages about files that are read.

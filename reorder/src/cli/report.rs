@@ -51,8 +51,8 @@ pub struct ReportArguments {
     /// Write the page to this file
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
-    /// Also tell how small the file becomes, the code in it by how likely a startup needs it, and with NEW a delta between
-    /// both; takes seconds for a large file
+    /// Also print the compressed size of the file and of its code, by how likely it is that a startup needs the code, and with
+    /// NEW the size of a delta to it; takes seconds for a large file
     #[arg(long, conflicts_with = "set")]
     sizes: bool,
     #[command(flatten)]
@@ -75,7 +75,7 @@ impl ReportArguments {
 }
 
 impl ReportArguments {
-    /// What `old`, whose functions and scenarios these are, and NEW cost in packages.
+    /// The sizes of the image, which has these functions and scenarios, and of NEW.
     fn sizes(
         &self,
         (image, bytes): (&OpenedImage<'_>, &[u8]),
@@ -83,7 +83,7 @@ impl ReportArguments {
         scenarios: &[Scenario<'_>],
         comparison: Option<Comparison<'_>>,
     ) -> Result<Sizes> {
-        let old = SizedImage { bytes, image, places: sizes::own_places(functions) };
+        let old = SizedImage { bytes, image, places: Some(sizes::own_places(functions)) };
         let new_bytes = self.new.as_deref().map(map_image).transpose()?;
         let new_image = self.new.as_deref().zip(new_bytes.as_ref());
         let new_image = new_image.map(|(path, bytes)| self.scenarios.open(path, bytes)).transpose()?;
@@ -91,7 +91,9 @@ impl ReportArguments {
         let new = new.map(|((comparison, bytes), image)| SizedImage {
             bytes,
             image,
-            places: functions.iter().map(|(index, function)| comparison.place(index, function)).collect(),
+            places: (!comparison.has_copies()).then(|| {
+                functions.iter().map(|(index, function)| comparison.place(index, function)).collect()
+            }),
         });
         let traces = scenarios.iter().flat_map(|scenario| scenario.traces.iter().copied());
         Sizes::of(functions, traces, &old, new.as_ref())

@@ -16,10 +16,10 @@ pub(crate) fn text(traded: &Traded) -> String {
 fn compression_text(trades: &Trades) -> String {
     let mut text = format!("compression: {}\n", sentence(&trades.chosen));
     if trades.curve.len() < 2 {
-        text.push_str("--effort thorough tells what other budgets give\n");
+        text.push_str("--effort thorough prints what other budgets give\n");
         return text;
     }
-    text.push_str("budget  more pages  compressed bytes  functions that no trace ran (estimates)\n");
+    text.push_str("budget  more pages  compressed bytes  order of functions that no trace ran (figures are estimates)\n");
     for CurvePoint { budget, trade } in &trades.curve {
         text.push_str(&format!(
             "{:>6}  {:>10}  {:>16}  {}\n",
@@ -105,6 +105,6 @@ mod tests {
         assert_eq!(text(&Traded::default()), "");
         let trades = Trades { chosen, curve: vec![point(20, chosen)] };
         let alone = text(&Traded { trades: Some(trades), previous: None });
-        assert!(alone.ends_with("--effort thorough tells what other budgets give\n"), "{alone}");
+        assert!(alone.ends_with("--effort thorough prints what other budgets give\n"), "{alone}");
     }
 }

@@ -75,7 +75,7 @@ pub fn figures(subject: &Subject<'_>) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The code of each tier under the first compressor of whole files, by the name of its figure.
+/// The part of the key and the compressed bytes for each tier's code, by the first compressor that is given for whole files.
 fn by_tier(subject: &Subject<'_>) -> Result<Vec<(String, u64)>> {
     let whole = subject.compressions.iter().find(|one| one.block_kib.is_none());
     let Some(compressor) = whole.map(|one| one.compressor) else { return Ok(Vec::new()) };
@@ -84,7 +84,9 @@ fn by_tier(subject: &Subject<'_>) -> Result<Vec<(String, u64)>> {
     let places = sizes::own_places(subject.functions);
     let sizes = sizes::compressed_code(subject.image, &places, &tiers, compressor)?;
     let part = |(tier, size): (Tier, u64)| (format!("{}.{}", tier.name(), compressor.name()), size);
-    Ok(sizes.map_or_else(Vec::new, |sizes| Tier::ALL.into_iter().zip(sizes).map(part).collect()))
+    let known = |(tier, _): &(Tier, u64)| tiers.known.contains(tier);
+    Ok(sizes
+        .map_or_else(Vec::new, |sizes| Tier::ALL.into_iter().zip(sizes).filter(known).map(part).collect()))
 }
 
 /// 0 for an empty total: an order file without lines orders no function.

@@ -137,7 +137,9 @@ impl Limits {
         used: impl Iterator<Item = &'limits AppliedLimit>,
     ) -> Vec<&'limits str> {
         let used: BTreeSet<&str> = used.map(|limit| limit.source.as_str()).collect();
-        let measured = [Metric::WallMilliseconds, Metric::MajorFaults, Metric::PagesTouched].map(Metric::key);
+        let measured =
+            [Metric::WallMilliseconds, Metric::MajorFaults, Metric::PagesTouched, Metric::DeltaBytes]
+                .map(Metric::key);
         let is_measured = |key: &str| measured.contains(&key.split('.').next().unwrap_or_default());
         let all = self.by_scenario.values().chain([&self.general]).flatten();
         all.filter(|(key, _)| !is_measured(key))
@@ -189,6 +191,7 @@ fn understood(table: &str, limits: &BTreeMap<String, LimitValue>) -> Result<BTre
             return Err(Error::usage(format!("{source}: this is a figure of the image, not of a scenario"))
                 .with_hint("write it below [gate.limits]"));
         }
+        let is_relative = |limit| !matches!(limit, Limit::Absolute(_) | Limit::Off);
         let (text, limit) = match value {
             LimitValue::Number(number) if number.is_finite() && number >= 0.0 => {
                 (number.to_string(), Limit::Absolute(number))
@@ -208,6 +211,10 @@ fn understood(table: &str, limits: &BTreeMap<String, LimitValue>) -> Result<BTre
                 return Err(mistake(format!("{source} has no limit")));
             }
         };
+        if metric == Metric::DeltaBytes && is_relative(limit) {
+            return Err(Error::usage(format!("{source}: no baseline has the size of a delta"))
+                .with_hint("give a number of bytes, such as 200000"));
+        }
         if all.insert(key, AppliedLimit { text, source: source.clone(), limit }).is_some() {
             return Err(Error::usage(format!("{source} is there twice, in two ways of writing"))
                 .with_hint("leave one of them"));
@@ -229,6 +236,15 @@ mod tests {
 
     fn limits(text: &str) -> Result<Limits> {
         Limits::of(&toml::from_str::<Document>(text).unwrap())
+    }
+
+    #[test]
+    fn a_delta_has_no_baseline() {
+        assert!(limits("[gate.limits]\ndelta-bytes = 200000\n").is_ok());
+        for text in ["+5 %", "+100"] {
+            let error = limits(&format!("[gate.limits]\ndelta-bytes = \"{text}\"\n")).unwrap_err();
+            assert!(error.to_string().contains("no baseline") && error.hint.is_some(), "{error}");
+        }
     }
 
     #[test]

@@ -21,8 +21,7 @@ pub enum Metric {
     FileBytes,
     /// Bytes of the file after compression; parts are compressors and block sizes.
     Compressed,
-    /// Bytes of the functions that startups ran, that these refer to, and of all others, compressed; parts are these tiers,
-    /// each with its compressor.
+    /// Compressed bytes of the code of one tier; parts are tiers, each with its compressor.
     CompressedCode,
     /// Bytes of a delta from another build to this one.
     DeltaBytes,
@@ -175,7 +174,8 @@ pub enum Unit {
 pub struct Key {
     /// What kind.
     pub metric: Metric,
-    /// A memory model, or a compressor with its block size: `linux-4k`, `zstd`, `zstd.64k`; empty for kinds without.
+    /// A memory model, a compressor with its block size, or a tier with its compressor: `linux-4k`, `zstd`, `zstd.64k`,
+    /// `recorded.gzip`; empty for kinds without.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub part: String,
     /// Which scenario; absent for figures of the image, and for sums over all scenarios.

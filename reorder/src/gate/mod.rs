@@ -122,7 +122,9 @@ impl Baseline {
         let is_wanted = |key: &Key| {
             let has_scenario = match &key.scenario {
                 Some(scenario) => scenarios.is_empty() || scenarios.contains(scenario),
-                None => scenarios.is_empty() || key.metric != Metric::Faults,
+                None => {
+                    scenarios.is_empty() || !matches!(key.metric, Metric::Faults | Metric::CompressedCode)
+                }
             };
             has_scenario && (key.metric != Metric::Faults || models.is_empty() || models.contains(&key.part))
         };
@@ -190,6 +192,13 @@ mod tests {
         let wanted = ["a".to_owned()];
         let (now, then) = (image(&[("a", 10.0)]).restricted(&wanted, &[]), all.restricted(&wanted, &[]));
         assert_eq!(verdicts(&now, &then), [(Some("a".to_owned()), Some(10.0), Verdict::Pass)]);
+
+        // The code of a tier is that of all scenarios.
+        let mut all = image(&[("a", 10.0)]);
+        let key = Key::of_image(Metric::CompressedCode, "recorded.gzip");
+        all.figures.push(Figure::new(key.clone(), 5.0));
+        assert!(all.clone().restricted(&[], &[]).figures.iter().any(|figure| figure.key == key));
+        assert!(all.restricted(&wanted, &[]).figures.iter().all(|figure| figure.key != key));
     }
 
     #[test]

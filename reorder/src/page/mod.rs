@@ -60,7 +60,7 @@ pub struct PageRequest<'run> {
     pub models: &'run [MemoryModel],
     /// What was measured of processes that run the image.
     pub processes: &'run [MeasuredProcess],
-    /// What they cost in packages, where that is told.
+    /// The compressed sizes of the images, if they were asked for.
     pub sizes: Option<&'run Sizes>,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Fragment {
 }
 
 impl Places {
-    /// A function's; nothing if it does not run.
+    /// Where a function runs; empty if it does not.
     pub(super) fn of(&self, function: FunctionIndex) -> &[Span] {
         self.0.get(&function).map_or(&[], Vec::as_slice)
     }

@@ -29,7 +29,7 @@ use nix::sys::time::TimeValLike;
 /// What a layout that compresses better may cost: two per cent.
 const BUDGET_PERMILLE: u32 = 20;
 
-/// Of a large program, the command tells no others.
+/// For a large program, the command computes no other budgets.
 const BUDGETS: [u32; 1] = [BUDGET_PERMILLE];
 
 /// How far deflate looks back.

@@ -73,7 +73,7 @@ pub struct CompressedOrder {
     pub order: FunctionOrder,
     /// What was chosen.
     pub chosen: TradeOff,
-    /// What other budgets would give, each with the budget in thousandths.
+    /// What each of the given budgets, in thousandths, gives.
     pub curve: Vec<(u32, TradeOff)>,
 }
 
@@ -98,8 +98,8 @@ struct Tail<'problem> {
 }
 
 impl CompressionAware {
-    /// The order that compresses best among those within the budget, and `order` itself where none is, or where the
-    /// problem has no fingerprints; and what each of `budgets`, in thousandths, would give. Functions up to the last
+    /// The order that compresses best among those within the budget, and what each of `budgets`, in thousandths, would give. It
+    /// is `order` itself if none within the budget compresses better, or if the problem has no fingerprints. Functions up to the last
     /// recorded one of `order` keep their places.
     ///
     /// Time is O(hashes of all functions · log² functions), for each of the budgets that differ in what they give.

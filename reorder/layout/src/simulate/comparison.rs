@@ -16,6 +16,12 @@ pub enum Comparison<'run> {
 }
 
 impl Comparison<'_> {
+    /// Whether the second image holds copies of code of the first one.
+    #[must_use]
+    pub fn has_copies(&self) -> bool {
+        matches!(self, Self::Image(placement) if !placement.moves().copies().is_empty())
+    }
+
     /// Where a function of the first image is; none for those that another build does not have.
     #[must_use]
     pub fn place(&self, index: FunctionIndex, function: &Function) -> Option<Span> {

@@ -92,7 +92,7 @@ fn about(metric: Metric) -> (&'static str, &'static str, &'static str) {
         Metric::FileBytes => ("FileSize", "The file is", "larger"),
         Metric::Compressed => ("CompressedSize", "The compressed file is", "larger"),
         Metric::CompressedCode => {
-            ("CompressedCodeSize", "The compressed code of functions that startups may need is", "larger")
+            ("CompressedCodeSize", "The compressed code of one tier of functions is", "larger")
         }
         Metric::DeltaBytes => ("DeltaSize", "The delta from the old build is", "larger"),
         Metric::PinnedFunctions => ("PinnedFunctionCount", "The functions that cannot be moved are", "more"),

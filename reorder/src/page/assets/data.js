@@ -90,7 +90,7 @@ class Fragments {
     for (let at = this.count - 1; at >= 0; at--) this.firsts.set(this.functions[at], at);
   }
 
-  /** The positions of a function's, by place in it. */
+  /** Indices of the fragments of a function, in the order of their offsets. */
   of(index) {
     const found = [];
     for (let at = this.firsts.get(index) ?? this.count; at < this.count && this.functions[at] === index; at++) found.push(at);
@@ -288,7 +288,7 @@ class Program {
     return new Layout("new", starts, sizes, columns.new_text.length > 0 ? columns.new_text : this.text, this.fragments);
   }
 
-  /** What runs of a function: offsets and sizes, in any scenario; nothing where blocks are not known. */
+  /** The parts of a function that run in any scenario, as [offset, size]; empty where no basic blocks are known. */
   executedParts(index) {
     const rank = this.all.ranks(this.count)[index];
     const parts = [];
@@ -298,7 +298,7 @@ class Program {
     return parts;
   }
 
-  /** The sum of their sizes. */
+  /** How many bytes of a function run. */
   executedBytes(index) {
     return this.executedParts(index).reduce((sum, [, size]) => sum + size, 0);
   }

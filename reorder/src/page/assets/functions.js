@@ -35,7 +35,7 @@ function executedText(program, index) {
   return bytes > 0 ? shareText(bytes / Math.max(1, program.sizes[index])) : "–";
 }
 
-/** A bar as long as the function, on which what runs is filled. */
+/** A bar that stands for the whole function; the parts that run are filled. */
 function executedBar(program, index) {
   const track = element("span", { class: "track parts", "aria-hidden": "true" });
   const size = Math.max(1, program.sizes[index]);

@@ -99,7 +99,7 @@ function update() {
   byId("map-explained").textContent = `Each cell is ${bytesText(pageBytes)} of the text, in the order of addresses. The run touches the ` +
     `coloured ones${summary.copies ? ", in copies and in originals; the copies come after the text" : ""}; ${reach > pageBytes ? `one fault brings up to ${bytesText(reach)}` : "each of them costs it a fault"}.`;
   byId("counted").textContent = summary.executed
-    ? "what a run executes of a function touches its pages, and a function of which no blocks are known touches all of them"
+    ? "a run touches the pages of the code that it executes; a function whose basic blocks are not known touches all of its pages"
     : "a function that runs touches all of its pages";
   byId("bound-of").textContent = summary.executed ? "" : " of whole functions";
   byId("not-drawn").hidden = start.isDrawn;

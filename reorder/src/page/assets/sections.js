@@ -56,7 +56,7 @@ function showFacts() {
     ...(summary.other_build ? [[grouped(summary.other_build.missing), "that run are not in the other build"]] : []),
     ...(summary.pins.unknown_because ? [] : [[grouped(summary.pins.functions), "cannot be moved"]]),
     ...(summary.sizes ? [[bytesText(summary.sizes.file.new_compressed_bytes ?? summary.sizes.file.compressed_bytes), `compressed by ${summary.sizes.compressor}`]] : []),
-    ...(summary.sizes?.delta_bytes !== undefined ? [[bytesText(summary.sizes.delta_bytes), "of delta between both"]] : []),
+    ...(summary.sizes?.delta_bytes !== undefined ? [[bytesText(summary.sizes.delta_bytes), "in a delta from the image to the new one"]] : []),
     [share(found, summary.coverage.events), `of ${grouped(summary.coverage.events)} traced events found`],
   ];
   byId("facts").replaceChildren(...facts.map(([figure, text]) =>

@@ -1,11 +1,12 @@
 //! Distances to functions in data, counted from a place in data that code names, whatever the code does with them.
 //!
 //! Thunks and hand-written code call the sum of a word and the address of its table in ways that no analysis of control
-//! follows. Words next to each other that lead from one named place to starts of functions are such a table, and must lead to
-//! the same functions afterwards. Other data may look like that: where the text lies after the data, a small number leads to
-//! the start of a function about once in 200 times. So two words are enough only after the nearest name, where the writer
-//! moves no function that a word leads to, and an earlier name takes four. Where functions lie at regular distances, the words
-//! lead to functions from several places, and one of these that still holds explains them.
+//! flow follows. Words next to each other that lead from one named place to starts of functions are such a table, and must lead to
+//! the same functions in the new image. Other data may look like that: where the text lies after the data, a small number leads to
+//! the start of a function about once in 200 times. So two words are enough only after the nearest named place, because the writer
+//! moves no function to which a word leads from there; after an earlier one, four are needed. Where functions lie at regular
+//! distances, words lead to functions from several places. If they still lead to the same functions from one of these, that
+//! explains them.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -18,9 +19,8 @@ use crate::elf::pointers::loaded_pointers;
 use crate::report::{Check, Difference};
 use reorder_base::address::Address;
 
-/// Words from a named place on. Tables that other checks do not understand are written by hand, so they are short.
+/// How many words after a named place are checked. Tables that other checks do not understand are written by hand, so they are short.
 const MAX_WORDS: u64 = 64;
-/// Bytes of a word.
 const WIDTH: u64 = 4;
 /// Words that make a table after the nearest named place, and after an earlier one.
 const NEAR_WORDS: u64 = 2;
@@ -33,7 +33,7 @@ struct Run {
 }
 
 impl Run {
-    /// The `count` words from `place` on, if no one changed and all lead from `base` to functions.
+    /// The `count` words from `place` on, if none of them changed and all lead from `base` to functions.
     fn at(pair: ImagePair<'_>, base: Address, place: Address, count: u64) -> Option<Self> {
         let word = |number| {
             let word = TableWord::at(pair, base, place.plus(number * WIDTH), WIDTH as u8)?;
@@ -48,8 +48,8 @@ impl Run {
     }
 }
 
-/// The first stale word after each of `references`, the sorted addresses of data that code names. `known` are the words that
-/// followed or that jumps read, ascending and disjoint: these count from the jump's own table.
+/// The first stale word after each of `references`, the sorted addresses of data that code names. `known` are the words of
+/// jump tables that other checks have explained, ascending and disjoint: they count from their own table.
 pub(super) fn stale_distances(
     pair: ImagePair<'_>,
     references: &[Address],

@@ -249,7 +249,7 @@ impl Tables<'_> {
     /// into `owner`.
     fn is_entry(&self, table: &Table, owner: Range<Address>, word: &TableWord) -> bool {
         let Some(home) = self.pair.moves.containing(word.target) else {
-            // Impossible cases lead to the end of the function or of one of its parts, which may be any function.
+            // Impossible cases lead to the end of the function or of one of its parts, and any function may be such a part.
             return self.pair.moves.ending_at(word.target).is_some();
         };
         // Distances from code lead to starts of functions, or stay in the function.
