@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::cli::talk::Talk;
+use crate::cli::trades;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, ErrorKind};
 use reorder_base::refusal::RefusalCode;
@@ -81,11 +83,17 @@ pub(crate) fn status_of(left: &[LeftImage]) -> ExitStatus {
     }
 }
 
-/// What was traded, if exactly one image was laid out; nothing otherwise, because the trades of several images have no sum.
-pub fn of_only_image(traded: Vec<Traded>) -> Traded {
-    match <[Traded; 1]>::try_from(traded) {
-        Ok([only]) => only,
-        Err(_) => Traded::default(),
+/// What was traded, if exactly one image was laid out. The trades of several images have no sum: each is noted by the name of
+/// its image.
+pub fn of_only_image(traded: Vec<(String, Traded)>, talk: &Talk) -> Traded {
+    match <[(String, Traded); 1]>::try_from(traded) {
+        Ok([(_, only)]) => only,
+        Err(several) => {
+            for (name, traded) in several {
+                trades::text(&traded).lines().for_each(|line| talk.note(&format!("{name}: {line}")));
+            }
+            Traded::default()
+        }
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Con
         let name = slice.architecture.unwrap_or("an unknown processor");
         match apply_slice(request, &bytes[slice.range.clone()], context) {
             Ok((applied, map, slice_traded)) => {
-                traded.push(slice_traded);
+                traded.push((name.to_owned(), slice_traded));
                 maps.extend(map.map(|map| (name, map)));
                 // Each image of a universal file has a signature of its own.
                 let place = if is_universal { format!("{name}: ") } else { String::new() };
@@ -83,7 +83,7 @@ pub(crate) fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Con
                 is_unchanged,
                 maps,
                 left,
-                traded: of_only_image(traded),
+                traded: of_only_image(traded, &context.talk),
             })
         }
         (None, Some(error)) => Err(error),

@@ -54,7 +54,7 @@ pub(super) fn apply_wheel(
                 );
                 total = joined(total, applied.summary);
                 warnings.extend(applied.warnings);
-                traded.push(applied.traded);
+                traded.push((name.to_owned(), applied.traded));
                 if !applied.is_unchanged {
                     replaced.insert(name.to_owned(), applied.bytes);
                 }
@@ -87,6 +87,6 @@ pub(super) fn apply_wheel(
         is_unchanged,
         maps: Vec::new(),
         left,
-        traded: of_only_image(traded),
+        traded: of_only_image(traded, &context.talk),
     })
 }
