@@ -93,8 +93,8 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Observed> {
     command.stdout(stdout.try_clone().map_err(system)?).stderr(stderr.try_clone().map_err(system)?);
     child::own_session(&mut command, Watched::ByItsEnd);
     Interruption::check()?;
-    let started = Instant::now();
-    let mut child = command.spawn().map_err(|error| start_failure::explain(launch.program, error))?;
+    let (mut child, started) =
+        child::spawn(&mut command).map_err(|error| start_failure::explain(launch.program, error))?;
     let mut stopper = Stopper::new(launch.stop);
     let end = watch(&child, &outputs, launch, &mut stopper);
     let took = started.elapsed();

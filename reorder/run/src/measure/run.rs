@@ -144,8 +144,8 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Outcome> {
     if let Some(directory) = launch.directory {
         start_directory::check(directory)?;
     }
-    let started = Instant::now();
-    let child = command.spawn().map_err(|error| start_failure::explain(launch.program.path(), error))?;
+    let (child, started) =
+        child::spawn(&mut command).map_err(|error| start_failure::explain(launch.program.path(), error))?;
     let pid = Pid::from_raw(child.id().cast_signed());
     let group = Group::of(pid, launch.stop.is_set());
     let (alive, ended) = mpsc::channel::<()>();
