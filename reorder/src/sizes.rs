@@ -274,8 +274,9 @@ impl Sizes {
             row.push(grouped(size.compressed_bytes));
             if let Some(new) = size.new_compressed_bytes {
                 row.push(grouped(new));
-                let change = new as f64 / size.compressed_bytes.max(1) as f64 - 1.0;
-                row.push(format!("{:+.1} %", change * 100.0));
+                let old = size.compressed_bytes as f64;
+                let change = (old > 0.0).then(|| format!("{:+.1} %", (new as f64 / old - 1.0) * 100.0));
+                row.push(change.unwrap_or_default());
             }
             table.row(row);
         };
