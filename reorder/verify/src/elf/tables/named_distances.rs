@@ -1,12 +1,12 @@
 //! Distances to functions in data, counted from a place in data that code names, whatever the code does with them.
 //!
 //! Thunks and hand-written code call the sum of a word and the address of its table in ways that no analysis of control
-//! flow follows. Words next to each other that lead from one named place to starts of functions are such a table, and must lead to
-//! the same functions in the new image. Other data may look like that: where the text lies after the data, a small number leads to
-//! the start of a function about once in 200 times. So two words are enough only after the nearest named place, because the writer
-//! moves no function to which a word leads from there; after an earlier one, four are needed. Where functions lie at regular
-//! distances, words lead to functions from several places. If they still lead to the same functions from one of these, that
-//! explains them.
+//! flow follows. Words next to each other that lead from one named place to starts of functions are such a table, and must
+//! lead to the same functions in the new image. Other data may look like that: where the text lies after the data, a small
+//! number leads to the start of a function about once in 200 times. So two words are enough only after the nearest named
+//! place, because the writer moves no function to which a word leads from there; after an earlier one, four are needed.
+//! Where functions lie at regular distances, words lead to functions from several places. If they still lead to the same
+//! functions from one of these, that explains them.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -77,7 +77,7 @@ pub(super) fn stale_distances(
             let stale = run.stale(pair)?;
             first.get_or_insert_with(|| difference(pair, run.base, stale));
         }
-        first.filter(|_| !holds_from_elsewhere(pair, place, held()))
+        first.filter(|_| !holds_from(pair, place, bases) && !holds_from_held(pair, place, held()))
     };
     let first_stale = |number: usize| {
         let &base = references.get(number)?;
@@ -107,20 +107,27 @@ fn difference(pair: ImagePair<'_>, base: Address, stale: &TableWord) -> Differen
     )
 }
 
-/// Whether the words from `place` on still lead to functions from their own places, or from one of `held`, the sorted addresses
-/// that pointers hold.
-fn holds_from_elsewhere(pair: ImagePair<'_>, place: Address, held: &[Address]) -> bool {
+/// Whether the words from `place` on lead from one of `bases` into functions, and to the same places as before: jump tables do
+/// that.
+fn holds_from(pair: ImagePair<'_>, place: Address, bases: &[Address]) -> bool {
+    let holds = |base: Address, place| {
+        let word = TableWord::at(pair, base, place, WIDTH as u8);
+        word.is_some_and(|word| pair.moves.containing(word.target).is_some() && word.is_followed(pair))
+    };
+    bases.iter().any(|&base| (0..NEAR_WORDS).all(|number| holds(base, place.plus(number * WIDTH))))
+}
+
+/// The same for their own places, and for the sorted addresses `held` that pointers hold.
+fn holds_from_held(pair: ImagePair<'_>, place: Address, held: &[Address]) -> bool {
     let first = Address(place.0.saturating_sub(MAX_WORDS * WIDTH));
     let from = held.partition_point(|&base| base < first);
     let to = held.partition_point(|&base| base <= place);
-    let from_base =
-        |&base: &Address| Run::at(pair, base, place, NEAR_WORDS).is_some_and(|run| run.stale(pair).is_none());
     let from_itself = (0..NEAR_WORDS).all(|number| {
         let place = place.plus(number * WIDTH);
         let own = TableWord::at(pair, place, place, WIDTH as u8);
         own.is_some_and(|own| leads_to_function(pair, &own) && own.is_followed(pair))
     });
-    from_itself || held[from..to].iter().any(from_base)
+    from_itself || holds_from(pair, place, &held[from..to])
 }
 
 /// Whether a word leads to the start of a function.
