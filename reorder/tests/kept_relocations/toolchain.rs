@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use reorder_base::tool_versions::llvm_directory;
 use tempfile::TempDir;
@@ -60,9 +60,10 @@ pub(crate) fn emulate(path: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What the program prints; panics when it fails.
+/// What the program prints; panics when it fails. Another test that forks may keep it busy for a moment.
 pub(crate) fn run(path: &Path) -> String {
-    let output = Command::new(path).output().unwrap();
+    let (child, _) = reorder_system::child::spawn(Command::new(path).stdout(Stdio::piped())).unwrap();
+    let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}: {:?}", path.display(), output.status);
     String::from_utf8(output.stdout).unwrap()
 }
