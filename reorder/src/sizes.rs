@@ -300,12 +300,7 @@ mod tests {
     #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
     use super::*;
-
-    fn own_program() -> Vec<u8> {
-        let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        bytes.truncate(1 << 20);
-        bytes
-    }
+    use crate::gate::own_program;
 
     /// A file may have any number of symbols in the same bytes.
     #[test]

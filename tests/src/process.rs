@@ -106,7 +106,7 @@ pub fn run_on(command: &mut Command, input: Stdio, limit: Duration) -> io::Resul
         .stdout(stdout.try_clone()?)
         .stderr(stderr.try_clone()?)
         .process_group(0);
-    let mut child = spawn(command)?;
+    let mut child = reorder_system::child::spawn(command).map(|(child, _)| child)?;
     let status = wait(&mut child, limit)?;
     kill_group(&child);
     let ending = match status {
@@ -148,21 +148,6 @@ pub fn shell(line: &str, limit: Duration) -> Result<String, String> {
     let outcome = run(Command::new("bash").args(["-o", "pipefail", "-c", line]), limit)
         .map_err(|error| format!("bash: {error}"))?;
     if outcome.success() { Ok(outcome.stdout_text()) } else { Err(format!("{line}\n{outcome}")) }
-}
-
-/// Starts the program, again when its file is busy: another thread that forks at this moment holds the descriptor by
-/// which the file was written until its own program starts.
-fn spawn(command: &mut Command) -> io::Result<Child> {
-    const ATTEMPTS: usize = 200;
-    for _ in 1..ATTEMPTS {
-        match command.spawn() {
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
-                thread::sleep(Duration::from_millis(10));
-            }
-            result => return result,
-        }
-    }
-    command.spawn()
 }
 
 /// The exit status, or `None` when `limit` passed first.

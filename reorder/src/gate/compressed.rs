@@ -175,12 +175,13 @@ impl Compression {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
     use super::*;
 
-    fn own_program() -> Vec<u8> {
+    /// A mebibyte of real code and data.
+    pub(crate) fn own_program() -> Vec<u8> {
         let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         bytes.truncate(1 << 20);
         bytes

@@ -105,13 +105,8 @@ impl Run {
     fn of(subject: &Subject<'_>, trace: &ResolvedTrace) -> Self {
         let executed = subject.image.executed(std::slice::from_ref(trace), subject.functions);
         let executed = executed.as_ref().map(|executed| (executed, 0));
-        let Touched { old, new, .. } = Touched::of(subject.functions, trace, executed, subject.placement);
-        let bytes = touched_bytes(&old);
-        match new {
-            // Branches of copies may be shorter.
-            Some(new) => Self { bytes: bytes.min(touched_bytes(&new)), spans: new },
-            None => Self { bytes, spans: old },
-        }
+        let touched = Touched::of(subject.functions, trace, executed, subject.placement);
+        Self { bytes: touched.least_bytes(), spans: touched.new.unwrap_or(touched.old) }
     }
 }
 

@@ -28,6 +28,8 @@ mod updated;
 pub use baseline::Baseline;
 pub(crate) use check::judged_alone;
 pub use check::{Check, Verdict};
+#[cfg(test)]
+pub(crate) use compressed::tests::own_program;
 pub use compressed::{Compression, Compressor};
 pub use explanation::{ChangeKind, Explanation, FunctionChange};
 pub use figures::{Subject, figures};

@@ -113,6 +113,11 @@ impl AddressMoves {
             .filter(|range| address < range.new_end())
     }
 
+    /// The range that starts exactly at `address` of the old image.
+    pub(crate) fn starting_at(&self, address: Address) -> Option<&Move> {
+        self.containing(address).filter(|range| range.old_start == address)
+    }
+
     /// The range that ends exactly at `address` of the old image.
     pub(crate) fn ending_at(&self, address: Address) -> Option<&Move> {
         let after = self.moves.partition_point(|range| range.old_start < address);

@@ -90,11 +90,7 @@ fn simulate_trace(
     models: &[MemoryModel],
 ) -> TraceFaults {
     let bytes = touched_bytes(&spans(functions, trace));
-    let block_bytes = touched.is_by_block.then(|| {
-        let new = touched.new.as_ref().map_or(u64::MAX, |new| touched_bytes(new));
-        // Branches of copies may be shorter.
-        touched_bytes(&touched.old).min(new)
-    });
+    let block_bytes = touched.is_by_block.then(|| touched.least_bytes());
     let under = |named: &MemoryModel| {
         let model = named.model;
         let old = model.faults(touched.old.iter().copied());

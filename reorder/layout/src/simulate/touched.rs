@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use layout_algos::score::Span;
+use layout_algos::score::{Span, touched_bytes};
 
 use super::placement::Placement;
 use super::spans;
@@ -57,6 +57,13 @@ impl Touched {
         });
         let nanoseconds = times.unwrap_or(&trace.nanoseconds).clone();
         Self { old, new, new_counts, nanoseconds, is_by_block: blocks.is_some() }
+    }
+
+    /// The bytes that must be touched in either image: branches of copies may be shorter.
+    #[must_use]
+    pub fn least_bytes(&self) -> u64 {
+        let new = self.new.as_deref().map_or(u64::MAX, touched_bytes);
+        touched_bytes(&self.old).min(new)
     }
 
     /// Where the executed code is in the image of the trace.

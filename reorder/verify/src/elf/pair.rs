@@ -86,7 +86,7 @@ impl<'a> ImagePair<'a> {
     /// is. The low bits of a function pointer may have a meaning: the lowest bit of a C++ pointer to a member function says
     /// whether the function is virtual (Itanium C++ ABI, section 2.3).
     pub(crate) fn lost_alignment(&self, check: Check, address: Address) -> Option<Difference> {
-        let range = self.moves.containing(address).filter(|range| range.old_start == address)?;
+        let range = self.moves.starting_at(address)?;
         if !range.is_moved() {
             return None;
         }

@@ -50,7 +50,7 @@ fn first_moved<'a>(pair: ImagePair<'a>, address: Address) -> Option<(Address, &'
 }
 
 fn moved_function_at<'a>(pair: ImagePair<'a>, address: Address) -> Option<&'a Move> {
-    pair.moves.containing(address).filter(|range| range.is_moved() && range.old_start == address)
+    pair.moves.starting_at(address).filter(|range| range.is_moved())
 }
 
 /// Whether `section` holds data that no other check reads word by word.

@@ -54,7 +54,7 @@ impl Tables<'_> {
 
     /// The function that starts at `address`.
     fn function_at(&self, address: Address) -> Option<&Move> {
-        self.pair.moves.containing(address).filter(|function| function.old_start == address)
+        self.pair.moves.starting_at(address)
     }
 
     fn stale_sum(

@@ -132,5 +132,5 @@ fn holds_from_held(pair: ImagePair<'_>, place: Address, held: &[Address]) -> boo
 
 /// Whether a word leads to the start of a function.
 fn leads_to_function(pair: ImagePair<'_>, word: &TableWord) -> bool {
-    pair.moves.containing(word.target).is_some_and(|function| function.old_start == word.target)
+    pair.moves.starting_at(word.target).is_some()
 }
