@@ -11,6 +11,7 @@ pub mod explain;
 pub mod gate;
 pub mod hints;
 mod names;
+pub(crate) mod optimize_memories;
 pub(crate) mod optimize_report;
 pub(crate) mod optimize_set_report;
 pub mod packages;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::cli::trades;
+use crate::optimize_memories::{self, MemoryFaults};
 use reorder_layout::Strategy;
 use reorder_layout::Traded;
 use reorder_layout::simulate::Simulation;
@@ -50,6 +51,9 @@ pub(crate) struct OptimizeReport {
     /// What was traded for size.
     #[serde(flatten)]
     pub traded: Traded,
+    /// All runs in each kind of memory, where several layouts were made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memories: Vec<MemoryFaults>,
 }
 
 /// One `--run`.
@@ -88,6 +92,8 @@ pub(crate) struct Placed {
     pub bytes_before: usize,
     /// What was traded for size.
     pub traded: Traded,
+    /// All runs in each kind of memory, where several layouts were made.
+    pub memories: Vec<MemoryFaults>,
 }
 
 impl SimulatedPages {
@@ -144,6 +150,7 @@ impl OptimizeReport {
             runs,
             total,
             traded: placed.traded,
+            memories: placed.memories,
         }
     }
 }
@@ -165,6 +172,7 @@ impl Report for OptimizeReport {
         }
         simulated_row(&mut table, "all runs", &self.total);
         let mut text = table.render(width);
+        text.push_str(&optimize_memories::text(&self.memories, width));
         text.push_str(&format!(
             "\n{}: {} bytes{}; {} of {} functions moved, {} pinned, {} {}; verified\n",
             self.output.display(),

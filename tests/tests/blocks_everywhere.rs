@@ -136,6 +136,20 @@ fn optimize_takes_the_layout_that_needs_fewer_pages() {
     assert!(pages(&auto) < pages(&functions) && pages(&auto) == pages(&blocks), "{auto} {functions}");
     assert!(auto["bytes_before"].as_u64() < auto["file_bytes"].as_u64(), "{auto}");
     assert!(functions["bytes_before"].is_null() && functions["clones"].is_null(), "{functions}");
+    assert!(
+        functions["memories"].is_null() && blocks["memories"].is_null(),
+        "one layout has nothing beside it"
+    );
+    for (layout, faults) in [("functions", "functions_faults"), ("blocks", "blocks_faults")] {
+        let words = ["simulate", "program", layout, "-t", "traces", "--model", "all", "--config", "off"];
+        let simulated = json(&words, place);
+        let shown: Vec<_> =
+            auto["memories"].as_array().unwrap().iter().map(|memory| &memory[faults]).collect();
+        let totals = simulated["totals"].as_array().unwrap();
+        assert_eq!(shown.len(), totals.len());
+        let needed: Vec<_> = totals.iter().map(|total| &total["new_faults"]).collect();
+        assert_eq!(shown, needed, "{layout}: those of simulate");
+    }
 }
 
 /// The figure of a check of `reorder gate`, and of its baseline.

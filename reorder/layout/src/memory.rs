@@ -281,6 +281,12 @@ pub(crate) fn default_for_macho(architecture: &str) -> Vec<MemoryModel> {
     PRESETS.iter().filter(|preset| preset.name == default).map(|&preset| preset.into()).collect()
 }
 
+/// The first preset of each kind of memory.
+#[must_use]
+pub fn of_each_kind() -> Vec<MemoryModel> {
+    KINDS.iter().filter_map(|kind| preset(kind.name())).map(|&preset| preset.into()).collect()
+}
+
 /// The models called `names`, of these `custom` ones and of the presets, in the order of the names; each model once. [`ALL`] is the
 /// first preset of each kind of memory.
 ///
@@ -290,9 +296,8 @@ pub fn find(names: &[String], custom: &[MemoryModel]) -> Result<Vec<MemoryModel>
     let mut found: Vec<MemoryModel> = Vec::new();
     for name in names {
         if name == ALL && custom.iter().all(|model| model.name != ALL) {
-            let kinds = KINDS.iter().filter_map(|kind| preset(kind.name()));
-            let new = kinds.filter(|preset| found.iter().all(|other| other.name != preset.name));
-            let new: Vec<MemoryModel> = new.map(|&preset| preset.into()).collect();
+            let mut new = of_each_kind();
+            new.retain(|model| found.iter().all(|other| other.name != model.name));
             found.extend(new);
             continue;
         }

@@ -200,7 +200,7 @@ fn optimize(
     };
     let options = arguments.relocate.options();
     let laid_out = mapped.explaining(laid_out(&input, arguments.layout, room, options, context))?;
-    let LaidOut { applied, needed, simulated, traded } = laid_out;
+    let LaidOut { applied, needed, simulated, traded, memories } = laid_out;
 
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let package = packages::warning(output);
@@ -235,7 +235,7 @@ fn optimize(
         &arguments.image,
         output,
         (request.strategy, request.seed),
-        Placed { functions: needed, bytes_before: bytes.len(), traded },
+        Placed { functions: needed, bytes_before: bytes.len(), traded, memories },
         &applied,
         runs.collect(),
     ))

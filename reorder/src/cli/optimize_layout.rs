@@ -10,13 +10,14 @@ use crate::cli::apply_elf::LayoutKind;
 use crate::cli::context::Context;
 use crate::cli::optimize::Start;
 use crate::cli::previous::{NewLayout, PreviousArguments};
+use crate::optimize_memories::{MadeLayouts, MemoryFaults};
 use crate::optimize_report::SimulatedPages;
 use reorder_base::error::{ErrorKind, Result};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
-use reorder_layout::memory;
-use reorder_layout::simulate::{ImageNames, Placement, simulate};
+use reorder_layout::memory::{self, MemoryModel};
+use reorder_layout::simulate::{ImageNames, Placement, Simulation, simulate};
 use reorder_layout::{LayoutRequest, Room, Traded, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::elf::apply;
@@ -110,6 +111,8 @@ pub(crate) struct LaidOut {
     pub simulated: Vec<SimulatedPages>,
     /// What was traded for size.
     pub traded: Traded,
+    /// All runs together, in other memory; empty where one layout alone was made.
+    pub memories: Vec<MemoryFaults>,
 }
 
 impl LaidOut {
@@ -163,33 +166,10 @@ pub(crate) fn laid_out(
         }
         (LayoutChoice::Auto, Some((applied, needed, traded))) => {
             let functions = LaidOut { traded, ..input.simulated(applied, needed, context)? };
-            better(functions, copied(unmoved()), context)
+            input.better(functions, copied(unmoved()), context)
         }
         _ => copied(unmoved()),
     }
-}
-
-/// The layout that needs fewer pages; of functions if both need as many, because the file keeps its size.
-fn better(functions: LaidOut, blocks: Result<LaidOut>, context: &Context) -> Result<LaidOut> {
-    let blocks = match blocks {
-        Ok(blocks) => blocks,
-        Err(error) if matches!(error.kind, ErrorKind::Refused(_)) => {
-            context.talk.note(&format!("functions are laid out, because blocks cannot be copied: {error}"));
-            return Ok(functions);
-        }
-        Err(error) => return Err(error),
-    };
-    let growth = blocks.applied.bytes.len().saturating_sub(functions.applied.bytes.len()) as u64;
-    let is_better = blocks.pages() < functions.pages();
-    context.talk.note(&format!(
-        "{} laid out: the runs need {} pages with functions, {} with blocks, which {} the file by {} bytes",
-        if is_better { "blocks are" } else { "functions are" },
-        grouped(functions.pages()),
-        grouped(blocks.pages()),
-        if is_better { "extend" } else { "would extend" },
-        grouped(growth),
-    ));
-    Ok(if is_better { blocks } else { functions })
 }
 
 impl Recorded<'_> {
@@ -227,25 +207,56 @@ impl Recorded<'_> {
     /// Pages of 4 KiB that each run needs, before and after.
     fn simulated(&self, applied: Applied, needed: usize, context: &Context) -> Result<LaidOut> {
         let phase = context.talk.phase("simulate", 0);
+        let models = memory::default_for_elf();
+        let simulations = self.simulations(&applied, models.get(..1).unwrap_or_default())?;
+        let simulated = simulations.iter().map(SimulatedPages::of).collect();
+        phase.finish(&counted(self.starts.len() as u64, "run"));
+        Ok(LaidOut { applied, needed, simulated, traded: Traded::default(), memories: Vec::new() })
+    }
+
+    /// Each run under `models`, before and after.
+    fn simulations(&self, applied: &Applied, models: &[MemoryModel]) -> Result<Vec<Simulation>> {
         let moves = recover_moves(self.file.bytes, &applied.bytes)?;
         let placement = Placement::of_elf(self.file, &applied.bytes, &moves)?;
-        let models = memory::default_for_elf();
         let simulated = self.starts.iter().map(|start| {
             let names = ImageNames { old: start.shown.clone(), new: None };
             let executed = self.executed(&start.traces.traces);
             let functions = &self.functions.table;
-            SimulatedPages::of(&simulate(
-                names,
-                functions,
-                &start.traces,
-                executed.as_ref(),
-                Some(&placement),
-                models.get(..1).unwrap_or_default(),
-            ))
+            simulate(names, functions, &start.traces, executed.as_ref(), Some(&placement), models)
         });
-        let simulated: Vec<SimulatedPages> = simulated.collect();
-        phase.finish(&counted(self.starts.len() as u64, "run"));
-        Ok(LaidOut { applied, needed, simulated, traded: Traded::default() })
+        Ok(simulated.collect())
+    }
+
+    /// The layout that needs fewer pages; of functions if both need as many, because the file keeps its size. With
+    /// what each of them needs in other memory.
+    fn better(&self, functions: LaidOut, blocks: Result<LaidOut>, context: &Context) -> Result<LaidOut> {
+        let blocks = match blocks {
+            Ok(blocks) => blocks,
+            Err(error) if matches!(error.kind, ErrorKind::Refused(_)) => {
+                context
+                    .talk
+                    .note(&format!("functions are laid out, because blocks cannot be copied: {error}"));
+                return Ok(functions);
+            }
+            Err(error) => return Err(error),
+        };
+        let growth = blocks.applied.bytes.len().saturating_sub(functions.applied.bytes.len()) as u64;
+        let is_better = blocks.pages() < functions.pages();
+        context.talk.note(&format!(
+            "{} laid out: the runs need {} pages with functions, {} with blocks, which {} the file by {} bytes",
+            if is_better { "blocks are" } else { "functions are" },
+            grouped(functions.pages()),
+            grouped(blocks.pages()),
+            if is_better { "extend" } else { "would extend" },
+            grouped(growth),
+        ));
+        let models = memory::of_each_kind();
+        let made = MadeLayouts {
+            functions: &self.simulations(&functions.applied, &models)?,
+            blocks: &self.simulations(&blocks.applied, &models)?,
+        };
+        let memories = made.in_each_memory(&models);
+        Ok(LaidOut { memories, ..if is_better { blocks } else { functions } })
     }
 
     fn executed(&self, traces: &[ResolvedTrace]) -> Option<ExecutedBlocks> {
