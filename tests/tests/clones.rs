@@ -286,12 +286,17 @@ fn what_is_known_inside_has_no_copy() {
 #include <ucontext.h>
 #include <unistd.h>
 extern char fault_place[] __attribute__((visibility("hidden"))), fault_fix[] __attribute__((visibility("hidden")));
+#ifdef TABLE
+static char *const volatile places[] = {fault_place, fault_fix};
+#else
+#define places ((char *[]){fault_place, fault_fix})
+#endif
 #ifdef HANDLER
 void handler(int signal, siginfo_t *information, void *context) {
   ucontext_t *user = context;
   (void)signal, (void)information;
-  if ((char *)user->uc_mcontext.gregs[REG_RIP] != fault_place) _exit(3);
-  user->uc_mcontext.gregs[REG_RIP] = (long)fault_fix;
+  if ((char *)user->uc_mcontext.gregs[REG_RIP] != places[0]) _exit(3);
+  user->uc_mcontext.gregs[REG_RIP] = (long)places[1];
 }
 #else
 void handler(int, siginfo_t *, void *);
@@ -314,11 +319,36 @@ int main(void) {
             "gcc -O1 {linking} -DHANDLER -fno-asynchronous-unwind-tables -c program.c -o handler.o && gcc -O1 {linking} program.c handler.o -o program && strip program"
         )
     };
-    for linking in ["-fPIE -pie", "-no-pie"] {
+    for linking in ["-fPIE -pie", "-no-pie", "-fPIE -pie -DTABLE", "-no-pie -DTABLE"] {
         for which in ["--clone", "--clone=all"] {
             let report = same_with(source, &build(linking), which);
             assert!(report.contains("inside_known"), "{linking} {which}: {report}");
         }
+    }
+}
+
+/// In a program at a fixed address, numbers of four bytes equal some place inside a function by chance.
+#[test]
+fn numbers_are_no_places_inside() {
+    let source = r#"
+#include <stdio.h>
+extern char middle[] __attribute__((visibility("hidden")));
+extern const unsigned number[2] __attribute__((visibility("hidden")));
+__asm__(".section .rodata\n.p2align 2\n.globl number\n.hidden number\nnumber: .long middle\n.long 7\n.text");
+__attribute__((noinline)) int work(int x) {
+  __asm__ volatile("nop\n.globl middle\n.hidden middle\nmiddle: nop");
+  return x + 1;
+}
+int main(int count, char **arguments) {
+  (void)arguments;
+  printf("%d %d\n", work(count), number[1]);
+  return 0;
+}
+"#;
+    for optimization in ["-O0", "-O2"] {
+        let build = format!("gcc {optimization} -fno-pie -no-pie program.c -o program && strip program");
+        let report = same_with(source, &build, "--clone=all");
+        assert!(!report.contains("inside_known"), "{optimization}: {report}");
     }
 }
 

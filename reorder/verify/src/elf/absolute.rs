@@ -183,7 +183,7 @@ const MAX_INSTRUCTION_BYTES: u64 = 14;
 
 /// The constants of all code of a section, which is decoded anew at each start and end of a function: bytes that fill the
 /// space between functions may look like the first bytes of an instruction.
-fn section_constants<'a>(
+pub(super) fn section_constants<'a>(
     section: &'a SectionView<'_>,
     moves: &'a AddressMoves,
 ) -> impl Iterator<Item = (u64, u64)> + 'a {

@@ -141,6 +141,16 @@ pub(crate) fn literals(code: &CodeSpace<'_>, partition: &Partition) -> CodeConst
     CodeConstants { blocks: blocks.collect(), unwritten: unwritten.collect() }
 }
 
+/// All operands of x86-64 code that may be addresses of code, each with its instruction: (value, place). Of code that
+/// cannot be decoded, any four bytes.
+#[must_use]
+pub fn operands_of_code(code: &CodeSpace<'_>, partition: &Partition) -> Vec<(Address, Address)> {
+    let blocks = partition.blocks.iter();
+    let blocks = blocks.flat_map(|block| [block.start..block.first_function, block.first_function..block.end]);
+    let ranges: Vec<Range<Address>> = blocks.chain(unwritten_ranges(code, partition)).collect();
+    ranges.into_par_iter().flat_map_iter(|range| absolute_constants(code, range)).collect()
+}
+
 /// Gaps and stubs.
 fn unwritten_ranges<'a>(
     code: &'a CodeSpace<'_>,
@@ -209,8 +219,9 @@ fn words(code: &CodeSpace<'_>, bytes: &[u8], start: Address) -> Vec<(Address, Ad
         .collect()
 }
 
-/// Data that the program reads, as opposed to tables whose format is known and rewritten.
-fn holds_constants(section: &Section<'_>) -> bool {
+/// Whether this is data that the program reads, as opposed to code and to tables whose format is known.
+#[must_use]
+pub fn holds_constants(section: &Section<'_>) -> bool {
     const KNOWN: [&[u8]; 2] = [b".eh_frame", b".eh_frame_hdr"];
     let is_plain = ![
         object::elf::SHT_RELA.0,

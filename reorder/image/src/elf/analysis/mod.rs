@@ -4,7 +4,7 @@
 //! through fields, tables and pointers that are listed here.
 
 mod aarch64;
-pub(crate) mod absolute_addresses;
+pub mod absolute_addresses;
 pub mod absolute_fields;
 pub(crate) mod block_uses;
 pub mod blocks;

@@ -1,7 +1,10 @@
 //! Finds code and data that know a place inside a function and may compare it with an interrupted program counter.
 //!
-//! A copy is elsewhere, so a function with such a place is not copied. Every byte of the code is searched, however it is
-//! cut into instructions.
+//! A copy is elsewhere, so a function with such a place is not copied. Addresses relative to the instruction are searched for at
+//! every byte of the code, however it is cut into instructions. In an image at a fixed address a constant may be such a
+//! place: operands of instructions, and eight bytes at a multiple of four. Nothing moves here, so a constant that is missed
+//! matters only to code that compares it with a program counter; pointers of eight bytes are what such tables hold. Any four
+//! bytes, as the search for constants of functions that move takes them, match by chance in most functions of a large program.
 
 use std::ops::Range;
 
@@ -9,6 +12,8 @@ use super::bodies::Body;
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 use reorder_image::decode::aarch64::{Operation, decode};
+use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::analysis::absolute_addresses::{holds_constants, operands_of_code};
 use reorder_image::elf::file::{ElfFile, Linkage};
 
 /// The functions in question.
@@ -20,7 +25,11 @@ pub(super) struct Insides<'run> {
 
 impl<'run> Insides<'run> {
     /// For each of `bodies` a place in the image that may hold an address inside it, if there is one outside of the body.
-    pub(super) fn find(file: &ElfFile<'_>, bodies: &'run [Body]) -> Vec<Option<Address>> {
+    pub(super) fn find(
+        file: &ElfFile<'_>,
+        analysis: &Analysis<'_>,
+        bodies: &'run [Body],
+    ) -> Vec<Option<Address>> {
         let mut ranges: Vec<_> = bodies
             .iter()
             .enumerate()
@@ -28,10 +37,16 @@ impl<'run> Insides<'run> {
             .collect();
         ranges.sort_unstable_by_key(|(range, ..)| range.start);
         let mut insides = Self { ranges, evidence: vec![None; bodies.len()] };
+        let is_fixed = file.linkage == Linkage::FixedAddress;
+        if is_fixed && file.processor == Processor::X86_64 {
+            for (value, place) in operands_of_code(&analysis.code, &analysis.partition) {
+                insides.note(value, place);
+            }
+        }
         for section in file.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
             let bytes = file.section_bytes(section);
-            if file.linkage == Linkage::FixedAddress {
-                for (place, value) in constants(bytes, section.address) {
+            if is_fixed && (section.is_executable() || holds_constants(section)) {
+                for (place, value) in words(bytes, section.address) {
                     insides.note(value, place);
                 }
             }
@@ -55,11 +70,15 @@ impl<'run> Insides<'run> {
     }
 }
 
-/// Numbers of four bytes at every position.
-fn constants(bytes: &[u8], address: Address) -> impl Iterator<Item = (Address, Address)> + '_ {
-    bytes.windows(4).enumerate().map(move |(position, word)| {
-        let value = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-        (address.plus(position as u64), Address(u64::from(value)))
+/// Numbers of eight bytes that are addresses below 4 GiB, at each multiple of four. AArch64 code loads whole addresses from
+/// such words.
+fn words(bytes: &[u8], address: Address) -> impl Iterator<Item = (Address, Address)> + '_ {
+    const STEP: u64 = 4;
+    let first = address.0.wrapping_neg() % STEP;
+    (first as usize..bytes.len()).step_by(STEP as usize).filter_map(move |position| {
+        let value = u64::from_le_bytes(*bytes.get(position..)?.first_chunk::<8>()?);
+        let is_low = value <= u64::from(u32::MAX);
+        is_low.then(|| (address.plus(position as u64), Address(value)))
     })
 }
 

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goblin::elf::header::ET_EXEC;
+use goblin::elf::section_header::SHT_PROGBITS;
 
 use super::copies::Copies;
 use super::instruction::{Use, compare};
 use crate::aarch64::{Form, form, page};
-use crate::bytes::{displacement_at, range, u32_at};
+use crate::bytes::{displacement_at, range, u32_at, u64_at};
+use crate::elf::absolute::section_constants;
 use crate::elf::view::SectionView;
 use crate::moves::AddressMoves;
 use crate::processor::Processor;
@@ -142,9 +144,11 @@ fn distances<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (Fo
 
 /// Checks that no code or data outside of a function with a copy holds an address inside it: a program may compare such an
 /// address with an interrupted instruction pointer. Nothing at all may hold one to which a copied call of the original
-/// returns: a program may compare it with a return address. Code is read at any division into instructions; in images at a fixed
-/// address every four bytes may be an address.
-pub(super) fn check_insides(copies: &Copies<'_>, findings: &mut Findings) {
+/// returns: a program may compare it with a return address. Code is read at any division into instructions.
+///
+/// In images at a fixed address, constants are such addresses: operands of instructions, from each start and end of a function on,
+/// and eight bytes at any multiple of four. A pointer takes eight bytes.
+pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findings: &mut Findings) {
     let image = copies.old;
     let mut differs = |target: u64, place: u64| {
         let (target, place) = (Address(target), Address(place));
@@ -166,9 +170,26 @@ pub(super) fn check_insides(copies: &Copies<'_>, findings: &mut Findings) {
         return;
     }
     for section in image.sections.iter().filter(|section| section.is_loaded()) {
-        for (position, word) in section.bytes.windows(4).enumerate() {
-            let value = u32_at(word, 0).map_or(0, u64::from);
-            differs(value, section.address.wrapping_add(position as u64));
+        if section.is_code() && image.processor == Processor::X86_64 {
+            section_constants(section, functions).for_each(|(place, value)| differs(value, place));
+        }
+        let is_table = !section.is_code() && (section.kind != SHT_PROGBITS || is_unwind_table(section));
+        if !is_table {
+            aligned_words(section).for_each(|(place, value)| differs(value, place));
         }
     }
+}
+
+/// The loader's and the unwinder's tables hold no constants of the program.
+fn is_unwind_table(section: &SectionView<'_>) -> bool {
+    section.name.starts_with(b".eh_frame")
+}
+
+/// Eight bytes at each multiple of four, as (place, value).
+fn aligned_words<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'view {
+    let places = (section.address..section.end()).filter(|place| place.is_multiple_of(4));
+    places.filter_map(|place| {
+        let position = usize::try_from(place - section.address).ok()?;
+        Some((place, u64_at(section.bytes, position)?))
+    })
 }

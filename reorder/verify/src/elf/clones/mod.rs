@@ -105,7 +105,7 @@ pub(super) fn check(
         filler::check_filler(&copies, &segment, findings);
     }
     pointers::check_identity(&copies, findings);
-    code::check_insides(&copies, findings);
+    code::check_insides(&copies, &functions, findings);
     restartable::check_restartable(&copies, findings);
     symbols::check_added_symbols(&copies, index, findings);
     check_copies((old, new), described_points(&copies), findings)?;
