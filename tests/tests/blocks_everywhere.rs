@@ -122,6 +122,39 @@ fn the_map_leads_back_and_copies_are_replaced() {
     assert_eq!(fs::read(place.join("program")).unwrap(), fs::read(place.join("fast")).unwrap());
 }
 
+/// At a fixed address `main` runs where it is, because the address that the C library calls stays. A copy of `near`, on the same
+/// page, would save nothing; a copy of `far` saves its page.
+#[test]
+fn code_on_pages_that_are_needed_anyway_is_not_copied() {
+    const PAGES: &str = r#"
+__attribute__((noinline, aligned(4096))) int far(int x) {
+    if (__builtin_expect(x == 1000, 0)) { __asm__ volatile(".skip 8192, 0x90"); return 1; }
+    return x + 2; }
+__attribute__((noinline)) int near(int x) { __asm__ volatile(""); return x + 1; }
+int main(int count, char **words) { (void)words; return near(count) + far(count) == 0; }
+"#;
+    for (flags, copied) in [(["-fno-pie", "-no-pie"], "far"), (["-fPIE", "-pie"], "far main near")] {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path();
+        fs::write(place.join("program.c"), PAGES).unwrap();
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-O1", "-fno-reorder-blocks-and-partition", "-fno-reorder-functions"]);
+        compiler.args(flags).args(["-o", "program", "program.c"]);
+        assert!(compiler.current_dir(place).status().unwrap().success());
+        done(&["record", "-q", "--blocks", "-o", "traces", "--", "./program"], place);
+        done(&["apply", "program", "-t", "traces", "--layout", "blocks", "-o", "fast"], place);
+        let bytes = fs::read(place.join("fast")).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let names = object::Object::symbols(&file);
+        let mut names: Vec<&str> = names
+            .filter_map(|symbol| object::ObjectSymbol::name(&symbol).ok()?.strip_suffix(".reorder"))
+            .filter(|name| ["far", "main", "near"].contains(name))
+            .collect();
+        names.sort_unstable();
+        assert_eq!(names.join(" "), copied, "{flags:?}");
+    }
+}
+
 #[test]
 fn optimize_takes_the_layout_that_needs_fewer_pages() {
     let directory = built();

@@ -207,6 +207,12 @@ impl Memory {
         }
     }
 
+    /// Bytes of what one touch asks for: a page, or with fault-around its block.
+    #[must_use]
+    pub fn page_bytes(self) -> u64 {
+        page_bytes(self.model())
+    }
+
     /// The memory of the preset called `name`; short names count.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
@@ -252,11 +258,15 @@ impl MemoryModel {
     /// Bytes of what one touch asks for: a page, or with fault-around its block.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {
-        match self.model {
-            FaultModel::Pages { size } => size,
-            FaultModel::FaultAround { block } => block,
-            FaultModel::ReadAround { page, .. } => page,
-        }
+        page_bytes(self.model)
+    }
+}
+
+fn page_bytes(model: FaultModel) -> u64 {
+    match model {
+        FaultModel::Pages { size } => size,
+        FaultModel::FaultAround { block } => block,
+        FaultModel::ReadAround { page, .. } => page,
     }
 }
 

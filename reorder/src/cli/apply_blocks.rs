@@ -9,6 +9,7 @@ use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
+use reorder_layout::simulate::{Placement, worth_copying};
 use reorder_layout::{LayoutRequest, Memory, Piece, PieceTrace, Strategy, lay_out_pieces};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Applied;
@@ -16,6 +17,7 @@ use reorder_relocate::apply::clones::{with_fragments, with_random_fragments};
 use reorder_relocate::elf::copies::Candidate;
 use reorder_trace::{BlockAccount, ExecutedBlock, ExecutedBlocks, WholeReason, executed_blocks};
 use reorder_trace::{ImageIdentity, ResolvedTrace};
+use reorder_verify::recover_moves;
 
 /// What one startup executed, in order of first execution.
 struct Executed {
@@ -37,23 +39,23 @@ pub(crate) fn with_blocks(
 ) -> Result<Applied> {
     let request = arrangement.request(Memory::default());
     if request.strategy == Strategy::Random {
-        return with_random_fragments(applied, request.seed, options, |candidates| {
+        return with_random_fragments(&applied, request.seed, options, |candidates| {
             order(candidates, &[], &request)
         });
     }
     let identity = ImageIdentity::of(path, file.build_id());
     let traces = arrangement.traces(path, &identity, functions, &context.talk)?.traces;
     let blocks = executed_blocks(&traces, file, functions);
-    with_executed(applied, functions, (&traces, &blocks), &request, options, context)
+    with_executed(applied, (file, functions), (&traces, &blocks), &request, options, context)
 }
 
-/// Copies what `blocks`, the executed blocks of `traces`, say was executed.
+/// Copies what `blocks`, the executed blocks of `traces`, say was executed, but for functions whose copies save no page.
 ///
 /// # Errors
 /// Refusals, malformed tables.
 pub(crate) fn with_executed(
     applied: Applied,
-    functions: &FunctionTable<'_>,
+    (file, functions): (&ElfFile<'_>, &FunctionTable<'_>),
     (traces, blocks): (&[ResolvedTrace], &ExecutedBlocks),
     request: &LayoutRequest,
     options: RelocateOptions,
@@ -65,13 +67,22 @@ pub(crate) fn with_executed(
         let start = Address(applied.map.map(start).0);
         start..start.plus(u64::from(block.size))
     };
-    let executed: Vec<Executed> = traces
-        .iter()
-        .zip(&blocks.traces)
+    let pairs = traces.iter().zip(&blocks.traces);
+    let executed: Vec<Executed> = pairs
         .map(|(trace, blocks)| Executed { weight: trace.weight, ranges: blocks.iter().map(range).collect() })
         .collect();
     let ran = union(executed.iter().flat_map(|executed| &executed.ranges));
-    with_fragments(applied, &ran, options, |candidates| order(candidates, &executed, request))
+    let narrowed = |draft: &[u8]| {
+        let moves = recover_moves(file.bytes, draft)?;
+        let placement = Placement::of_elf(file, draft, &moves)?;
+        let worthwhile = worth_copying(functions, blocks, &placement, request.memory.page_bytes());
+        let all = blocks.traces.iter().flatten();
+        let (kept, left): (Vec<_>, Vec<_>) = all.partition(|block| worthwhile.contains(&block.function));
+        let ranges: Vec<Range<Address>> = kept.into_iter().map(range).collect();
+        Ok((!left.is_empty()).then(|| union(ranges.iter())))
+    };
+    let lay_out = |candidates: &[Candidate]| order(candidates, &executed, request);
+    with_fragments(&applied, &ran, options, lay_out, narrowed)
 }
 
 /// Says how many functions are copied whole, because their basic blocks are not known.

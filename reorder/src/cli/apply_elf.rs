@@ -157,7 +157,7 @@ fn apply_whole(
         };
         let first = order.get(..*needed).unwrap_or(order);
         let starts: Vec<_> = first.iter().map(|&function| functions.table.get(function).start).collect();
-        applied = with_clones(applied, &starts, has_moved, request.options)?;
+        applied = with_clones(&applied, &starts, has_moved, request.options)?;
     }
     if request.layout == LayoutKind::Both {
         applied = with_blocks(applied)?;

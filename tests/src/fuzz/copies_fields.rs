@@ -27,7 +27,7 @@ fn copy(case: &Case) -> Result<(), Error> {
     let unmoved = Applied::unmoved(&file, &functions.table);
     let in_place = |candidates: &[_]| Ok((0..candidates.len()).collect());
     let options = RelocateOptions { debug: DebugPolicy::Update, ..RelocateOptions::default() };
-    let applied = with_random_fragments(unmoved, u64::from(case.seed), options, in_place)?;
+    let applied = with_random_fragments(&unmoved, u64::from(case.seed), options, in_place)?;
     if applied.bytes != bytes {
         let report =
             verify(bytes, &applied.bytes, VerifyOptions::default()).expect("the input was read before");

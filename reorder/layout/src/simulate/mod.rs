@@ -16,6 +16,7 @@ mod size_changes;
 #[cfg(test)]
 mod tests;
 mod touched;
+mod worthwhile;
 
 use std::path::Path;
 
@@ -30,6 +31,7 @@ pub use placement::Placement;
 pub use report::{BuildPairs, Faults, Simulation, TraceFaults};
 pub use size_changes::{SizeChange, SizeChanges};
 pub use touched::{Touched, placed, touched_pages};
+pub use worthwhile::worth_copying;
 
 use crate::memory::MemoryModel;
 use reorder_image::functions::FunctionTable;

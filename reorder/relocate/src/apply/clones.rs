@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::Applied;
 use super::elf::prove;
+use super::{Applied, ApplySummary};
 use crate::RelocateOptions;
+use crate::address_map::AddressMap;
 use crate::elf::copies::{Candidate, Candidates, Copied, KeptRelocations, Obstacle, Wanted, copy};
 use crate::warning::Warning;
 use reorder_base::address::Address;
@@ -77,7 +78,7 @@ pub fn copyable(
 /// # Errors
 /// Refusals (R8, R12, R13, R16), malformed tables.
 pub fn with_clones(
-    applied: Applied,
+    applied: &Applied,
     wanted: &[Address],
     has_moved: bool,
     options: RelocateOptions,
@@ -85,41 +86,36 @@ pub fn with_clones(
     let stayed: BTreeSet<Address> = applied.summary.pinned.iter().map(|function| function.address).collect();
     let is_wanted = |address: &&Address| !has_moved || stayed.contains(address);
     let wanted: Vec<Address> = wanted.iter().filter(is_wanted).copied().collect();
-    with_copies(
-        applied,
-        |functions| {
-            let starting = |address: &Address| functions.starting_at(*address);
-            (wanted.iter().filter_map(starting).collect(), Wanted::Whole)
-        },
-        options,
-        |candidates| Ok((0..candidates.len()).collect()),
-    )
+    let file = ElfFile::parse(&applied.bytes)?;
+    let image = Image::analyse(&file)?;
+    let starting = |address: &Address| image.functions.table.starting_at(*address);
+    let wanted: Vec<FunctionIndex> = wanted.iter().filter_map(starting).collect();
+    let in_order = |candidates: &[Candidate]| Ok((0..candidates.len()).collect());
+    let copied = image.copied(&wanted, Wanted::Whole, options, in_order)?;
+    image.proven(copied, applied.map.clone(), applied.summary.clone())
 }
 
 /// Copies parts of functions in the order that `lay_out` gives to the candidates, by number, then proves the result. Copied
-/// are the instructions that begin in one of `ran`, which ascend and do not overlap.
+/// are the instructions that begin in one of `ran`, which ascend and do not overlap. `narrowed` sees that image before it is
+/// proven, and may give fewer ranges, which are then copied in place of `ran`.
 ///
 /// # Errors
-/// As [`with_clones`], and those of `lay_out`.
+/// As [`with_clones`], and those of `lay_out` and `narrowed`.
 pub fn with_fragments(
-    applied: Applied,
+    applied: &Applied,
     ran: &[Range<Address>],
     options: RelocateOptions,
-    lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
+    lay_out: impl Fn(&[Candidate]) -> Result<Vec<usize>>,
+    narrowed: impl FnOnce(&[u8]) -> Result<Option<Vec<Range<Address>>>>,
 ) -> Result<Applied> {
-    with_copies(
-        applied,
-        |functions| {
-            let has_run = |start: Address, end: Address| {
-                let first = ran.partition_point(|range| range.end <= start);
-                ran.get(first).is_some_and(|range| range.start < end)
-            };
-            let wanted = functions.iter().filter(|(_, function)| has_run(function.start, function.end));
-            (wanted.map(|(index, _)| index).collect(), Wanted::Ran(ran))
-        },
-        options,
-        lay_out,
-    )
+    let file = ElfFile::parse(&applied.bytes)?;
+    let image = Image::analyse(&file)?;
+    let copied = image.copied(&image.running(ran), Wanted::Ran(ran), options, &lay_out)?;
+    let copied = match narrowed(&copied.bytes)? {
+        Some(ran) => image.copied(&image.running(&ran), Wanted::Ran(&ran), options, &lay_out)?,
+        None => copied,
+    };
+    image.proven(copied, applied.map.clone(), applied.summary.clone())
 }
 
 /// Copies about half of all basic blocks, chosen with `seed`, as [`with_fragments`]: to find what copies could break.
@@ -127,46 +123,70 @@ pub fn with_fragments(
 /// # Errors
 /// As [`with_fragments`].
 pub fn with_random_fragments(
-    applied: Applied,
+    applied: &Applied,
     seed: u64,
     options: RelocateOptions,
-    lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
+    lay_out: impl Fn(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
-    with_copies(
-        applied,
-        |functions| (functions.iter().map(|(index, _)| index).collect(), Wanted::AtRandom(seed)),
-        options,
-        lay_out,
-    )
+    let file = ElfFile::parse(&applied.bytes)?;
+    let image = Image::analyse(&file)?;
+    let all: Vec<FunctionIndex> = image.functions.table.iter().map(|(index, _)| index).collect();
+    let copied = image.copied(&all, Wanted::AtRandom(seed), options, lay_out)?;
+    image.proven(copied, applied.map.clone(), applied.summary.clone())
 }
 
-fn with_copies<'ran>(
-    applied: Applied,
-    wanted: impl FnOnce(&FunctionTable<'_>) -> (Vec<FunctionIndex>, Wanted<'ran>),
-    options: RelocateOptions,
-    lay_out: impl FnOnce(&[Candidate]) -> Result<Vec<usize>>,
-) -> Result<Applied> {
-    let Applied { bytes: moved, map, mut summary } = applied;
-    let file = ElfFile::parse(&moved)?;
-    let functions = ElfFunctions::collect(&file)?;
-    let analysis = Analysis::with_coverage(&file, &functions, Coverage::Any)?;
-    let copied = {
-        let _phase = tracing::info_span!("copy").entered();
-        let (wanted, parts) = wanted(&functions.table);
-        let candidates =
-            Candidates::find(&file, &functions, &analysis, &wanted, (parts, options.relocations))?;
-        let order = lay_out(&candidates.candidates(&file, &analysis))?;
-        copy(&file, &functions, &analysis, candidates, options.debug, order)?
-    };
-    summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));
-    let left_out = copied.left_out.iter().cloned();
-    summary.warnings.extend(left_out.map(|section| Warning::KeptRelocationsLeftOut { section }));
-    summary.clones = Some(summary_of(&functions.table, &copied));
-    if !copied.copies.is_empty() {
-        let _phase = tracing::info_span!("verify").entered();
-        prove(&moved, &copied.bytes)?;
+/// An image that gets copies.
+struct Image<'file> {
+    file: &'file ElfFile<'file>,
+    functions: ElfFunctions<'file>,
+    analysis: Analysis<'file>,
+}
+
+impl<'file> Image<'file> {
+    fn analyse(file: &'file ElfFile<'file>) -> Result<Self> {
+        let functions = ElfFunctions::collect(file)?;
+        let analysis = Analysis::with_coverage(file, &functions, Coverage::Any)?;
+        Ok(Self { file, functions, analysis })
     }
-    Ok(Applied { bytes: copied.bytes, map, summary })
+
+    /// Functions some of whose code is in `ran`.
+    fn running(&self, ran: &[Range<Address>]) -> Vec<FunctionIndex> {
+        let has_run = |start: Address, end: Address| {
+            let first = ran.partition_point(|range| range.end <= start);
+            ran.get(first).is_some_and(|range| range.start < end)
+        };
+        let functions = self.functions.table.iter();
+        functions
+            .filter(|(_, function)| has_run(function.start, function.end))
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    fn copied(
+        &self,
+        wanted: &[FunctionIndex],
+        parts: Wanted<'_>,
+        options: RelocateOptions,
+        lay_out: impl Fn(&[Candidate]) -> Result<Vec<usize>>,
+    ) -> Result<Copied> {
+        let _phase = tracing::info_span!("copy").entered();
+        let Self { file, functions, analysis } = self;
+        let candidates = Candidates::find(file, functions, analysis, wanted, (parts, options.relocations))?;
+        let order = lay_out(&candidates.candidates(file, analysis))?;
+        copy(file, functions, analysis, candidates, options.debug, order)
+    }
+
+    fn proven(&self, copied: Copied, map: AddressMap, mut summary: ApplySummary) -> Result<Applied> {
+        summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));
+        let left_out = copied.left_out.iter().cloned();
+        summary.warnings.extend(left_out.map(|section| Warning::KeptRelocationsLeftOut { section }));
+        summary.clones = Some(summary_of(&self.functions.table, &copied));
+        if !copied.copies.is_empty() {
+            let _phase = tracing::info_span!("verify").entered();
+            prove(self.file.bytes, &copied.bytes)?;
+        }
+        Ok(Applied { bytes: copied.bytes, map, summary })
+    }
 }
 
 fn summary_of(functions: &FunctionTable<'_>, copied: &Copied) -> CloneSummary {

@@ -146,7 +146,8 @@ pub(crate) fn literals(code: &CodeSpace<'_>, partition: &Partition) -> CodeConst
 #[must_use]
 pub fn operands_of_code(code: &CodeSpace<'_>, partition: &Partition) -> Vec<(Address, Address)> {
     let blocks = partition.blocks.iter();
-    let blocks = blocks.flat_map(|block| [block.start..block.first_function, block.first_function..block.end]);
+    let blocks =
+        blocks.flat_map(|block| [block.start..block.first_function, block.first_function..block.end]);
     let ranges: Vec<Range<Address>> = blocks.chain(unwritten_ranges(code, partition)).collect();
     ranges.into_par_iter().flat_map_iter(|range| absolute_constants(code, range)).collect()
 }
