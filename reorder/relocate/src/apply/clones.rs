@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+use super::Applied;
 use super::elf::prove;
-use super::{Applied, ApplySummary};
 use crate::RelocateOptions;
-use crate::address_map::AddressMap;
 use crate::elf::copies::{Candidate, Candidates, Copied, KeptRelocations, Obstacle, Wanted, copy};
 use crate::warning::Warning;
 use reorder_base::address::Address;
@@ -27,8 +26,16 @@ pub struct CloneSummary {
     pub fragments: usize,
     /// Bytes of all copies.
     pub bytes: u64,
-    /// Functions that were wanted and have no copy.
+    /// Functions that could have a copy, which would save no page.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub functions_without_gain: usize,
+    /// Functions that were wanted and cannot be copied.
     pub skipped: Vec<SkippedFunction>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde gives a reference
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A function without a copy.
@@ -92,7 +99,7 @@ pub fn with_clones(
     let wanted: Vec<FunctionIndex> = wanted.iter().filter_map(starting).collect();
     let in_order = |candidates: &[Candidate]| Ok((0..candidates.len()).collect());
     let copied = image.copied(&wanted, Wanted::Whole, options, in_order)?;
-    image.proven(copied, applied.map.clone(), applied.summary.clone())
+    image.proven(copied, applied)
 }
 
 /// Copies parts of functions in the order that `lay_out` gives to the candidates, by number, then proves the result. Copied
@@ -110,12 +117,18 @@ pub fn with_fragments(
 ) -> Result<Applied> {
     let file = ElfFile::parse(&applied.bytes)?;
     let image = Image::analyse(&file)?;
-    let copied = image.copied(&image.running(ran), Wanted::Ran(ran), options, &lay_out)?;
-    let copied = match narrowed(&copied.bytes)? {
-        Some(ran) => image.copied(&image.running(&ran), Wanted::Ran(&ran), options, &lay_out)?,
-        None => copied,
+    let all = image.copied(&image.running(ran), Wanted::Ran(ran), options, &lay_out)?;
+    let Some(ran) = narrowed(&all.bytes)? else {
+        return image.proven(all, applied);
     };
-    image.proven(copied, applied.map.clone(), applied.summary.clone())
+    let some = image.copied(&image.running(&ran), Wanted::Ran(&ran), options, &lay_out)?;
+    let without_gain = all.functions.saturating_sub(some.functions);
+    // What cannot be copied has no gain either, so the second pass did not ask for it.
+    let mut proven = image.proven(Copied { skipped: all.skipped, ..some }, applied)?;
+    if let Some(clones) = &mut proven.summary.clones {
+        clones.functions_without_gain = without_gain;
+    }
+    Ok(proven)
 }
 
 /// Copies about half of all basic blocks, chosen with `seed`, as [`with_fragments`]: to find what copies could break.
@@ -132,7 +145,7 @@ pub fn with_random_fragments(
     let image = Image::analyse(&file)?;
     let all: Vec<FunctionIndex> = image.functions.table.iter().map(|(index, _)| index).collect();
     let copied = image.copied(&all, Wanted::AtRandom(seed), options, lay_out)?;
-    image.proven(copied, applied.map.clone(), applied.summary.clone())
+    image.proven(copied, applied)
 }
 
 /// An image that gets copies.
@@ -176,7 +189,10 @@ impl<'file> Image<'file> {
         copy(file, functions, analysis, candidates, options.debug, order)
     }
 
-    fn proven(&self, copied: Copied, map: AddressMap, mut summary: ApplySummary) -> Result<Applied> {
+    /// The result, proven, of copies that were added to `applied`.
+    fn proven(&self, copied: Copied, applied: &Applied) -> Result<Applied> {
+        let Applied { map, summary, .. } = applied;
+        let (map, mut summary) = (map.clone(), summary.clone());
         summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));
         let left_out = copied.left_out.iter().cloned();
         summary.warnings.extend(left_out.map(|section| Warning::KeptRelocationsLeftOut { section }));
@@ -204,6 +220,7 @@ fn summary_of(functions: &FunctionTable<'_>, copied: &Copied) -> CloneSummary {
         functions: copied.functions,
         fragments: copied.copies.len(),
         bytes: if copied.copies.is_empty() { 0 } else { copied.copied_bytes },
+        functions_without_gain: 0,
         skipped: skipped.collect(),
     }
 }

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use crate::decode::aarch64::WORD;
 use crate::decode::x86_64::{DecodedBlock, absolute_constants};
 use crate::elf::analysis::absolute_fields::AbsoluteField;
-use crate::elf::analysis::blocks::{BlockIndex, Partition};
+use crate::elf::analysis::blocks::{Block, BlockIndex, Partition};
 use crate::elf::analysis::references::Finding;
 use crate::elf::code::CodeSpace;
 use crate::elf::file::ElfFile;
@@ -141,15 +141,25 @@ pub(crate) fn literals(code: &CodeSpace<'_>, partition: &Partition) -> CodeConst
     CodeConstants { blocks: blocks.collect(), unwritten: unwritten.collect() }
 }
 
-/// All operands of x86-64 code that may be addresses of code, each with its instruction: (value, place). Of code that
-/// cannot be decoded, any four bytes.
+/// All operands of x86-64 code that may be addresses of code, each with its instruction: (value, place). Code is decoded anew at
+/// each start of a function; where that fails, any four bytes count.
 #[must_use]
 pub fn operands_of_code(code: &CodeSpace<'_>, partition: &Partition) -> Vec<(Address, Address)> {
-    let blocks = partition.blocks.iter();
-    let blocks =
-        blocks.flat_map(|block| [block.start..block.first_function, block.first_function..block.end]);
-    let ranges: Vec<Range<Address>> = blocks.chain(unwritten_ranges(code, partition)).collect();
-    ranges.into_par_iter().flat_map_iter(|range| absolute_constants(code, range)).collect()
+    /// The longest instruction has 15 bytes.
+    const MAX_INSTRUCTION_TAIL: u64 = 14;
+    let of_block = |block: &Block| {
+        let starts = std::iter::once(block.start).chain(block.function_starts());
+        let ends = block.function_starts().chain([block.end]);
+        let pieces = starts.zip(ends).filter(|(start, end)| start < end);
+        let found = pieces.flat_map(|(start, end)| {
+            let reach = end.plus(MAX_INSTRUCTION_TAIL).min(block.end);
+            absolute_constants(code, start..reach).into_iter().filter(move |(_, place)| *place < end)
+        });
+        found.collect::<Vec<_>>()
+    };
+    let mut found: Vec<_> = partition.blocks.par_iter().flat_map_iter(of_block).collect();
+    found.extend(unwritten_ranges(code, partition).flat_map(|range| absolute_constants(code, range)));
+    found
 }
 
 /// Gaps and stubs.
