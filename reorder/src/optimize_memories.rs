@@ -57,13 +57,12 @@ fn sum(simulations: &[Simulation], index: usize, faults: impl Fn(&Faults) -> u64
     simulations.iter().filter_map(|simulation| simulation.totals.get(index)).map(faults).sum()
 }
 
-/// A table, a line for each kind of memory; nothing where one layout alone was made.
+/// A table, a line for each kind of memory, with the change from functions to blocks; nothing where one layout alone was made.
 pub(crate) fn text(memories: &[MemoryFaults], width: Width) -> String {
     if memories.is_empty() {
         return String::new();
     }
-    let titles =
-        ["page faults of all runs, simulated", "old", "functions", "blocks", "blocks against functions"];
+    let titles = ["simulated page faults", "old", "functions", "blocks", "change"];
     let mut table = Table::new(titles);
     for memory in memories {
         let [old, functions, blocks] = [memory.old_faults, memory.functions_faults, memory.blocks_faults];

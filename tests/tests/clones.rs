@@ -327,6 +327,53 @@ int main(void) {
     }
 }
 
+/// Operands are found wherever reading begins: in a last instruction that the size of its function cuts off, after bytes between
+/// functions that are no code, and in a function that another one contains.
+#[test]
+fn operands_at_odd_places_are_known() {
+    let assembly = r#"
+.text
+.globl work, cut, after, outer, inner
+.type work, @function
+work: leal 1(%rdi), %eax
+middle: ret
+.size work, .-work
+.type cut, @function
+cut: nop
+1: movl $middle, %eax
+.size cut, 1b + 2 - cut
+ ret
+.byte 0x48
+.type after, @function
+after: movl $middle, %eax
+ ret
+.size after, .-after
+.type outer, @function
+outer: jmp inner
+.byte 0x48, 0xb8
+.type inner, @function
+inner: movl $middle, %eax
+ ret
+.size inner, .-inner
+.size outer, .-outer
+.section .note.GNU-stack
+"#;
+    let source = r#"
+#include <stdio.h>
+int work(int), cut(void), after(void), outer(void), inner(void);
+int main(int count, char **arguments) {
+  (void)arguments;
+  printf("%d %d\n", work(count), cut() == after() && outer() == inner());
+  return 0;
+}
+"#;
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("odd.s"), assembly).unwrap();
+    let build = format!("gcc -O1 -no-pie program.c '{}/odd.s' -o program", directory.path().display());
+    let report = same_with(source, &build, "--clone=all");
+    assert!(report.contains("\"name\": \"work\""), "`work` is not copied: {report}");
+}
+
 /// In a program at a fixed address, numbers of four bytes equal some place inside a function by chance.
 #[test]
 fn numbers_are_no_places_inside() {

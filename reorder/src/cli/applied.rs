@@ -115,6 +115,7 @@ fn joined_clones(mut all: CloneSummary, next: CloneSummary) -> CloneSummary {
     all.functions += next.functions;
     all.fragments += next.fragments;
     all.bytes += next.bytes;
+    all.functions_saving_no_page += next.functions_saving_no_page;
     all.skipped.extend(next.skipped);
     all
 }
@@ -147,12 +148,15 @@ mod tests {
                 functions,
                 fragments: 1,
                 bytes: 10,
+                functions_saving_no_page: 2,
                 skipped: Vec::new(),
             }),
             ..ApplySummary::default()
         };
         let sum = joined(joined(with(2), with(1)), with(3));
         assert_eq!(sum.functions, 6);
-        assert_eq!(sum.clones.map(|clones| (clones.functions, clones.bytes)), Some((5, 20)));
+        let figures =
+            |clones: CloneSummary| (clones.functions, clones.bytes, clones.functions_saving_no_page);
+        assert_eq!(sum.clones.map(figures), Some((5, 20, 4)));
     }
 }

@@ -185,10 +185,10 @@ fn clones_text(clones: &CloneSummary, width: Width) -> String {
         counted(clones.bytes, "byte"),
         grouped(clones.skipped.len() as u64),
     ));
-    if clones.functions_without_gain > 0 {
+    if clones.functions_saving_no_page > 0 {
         text.push_str(&format!(
-            "{} not copied, because all pages that this code runs on are needed anyway\n",
-            counted(clones.functions_without_gain as u64, "function")
+            "{} not copied: other code needs all of their pages anyway\n",
+            counted(clones.functions_saving_no_page as u64, "function")
         ));
     }
     text

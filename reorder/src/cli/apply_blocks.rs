@@ -9,7 +9,7 @@ use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
-use reorder_layout::simulate::{Placement, worth_copying};
+use reorder_layout::simulate::{Placement, functions_that_save_a_page};
 use reorder_layout::{LayoutRequest, Memory, Piece, PieceTrace, Strategy, lay_out_pieces};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Applied;
@@ -49,7 +49,7 @@ pub(crate) fn with_blocks(
     with_executed(applied, (file, functions), (&traces, &blocks), &request, options, context)
 }
 
-/// Copies what `blocks`, the executed blocks of `traces`, say was executed, but for functions whose copies save no page.
+/// Copies what `blocks`, the executed blocks of `traces`, say was executed, except functions whose copies would save no page.
 ///
 /// # Errors
 /// Refusals, malformed tables.
@@ -75,9 +75,10 @@ pub(crate) fn with_executed(
     let narrowed = |draft: &[u8]| {
         let moves = recover_moves(file.bytes, draft)?;
         let placement = Placement::of_elf(file, draft, &moves)?;
-        let worthwhile = worth_copying(functions, blocks, &placement, request.memory.page_bytes());
+        let page_bytes = request.memory.page_bytes();
+        let saving = functions_that_save_a_page(functions, blocks, &placement, page_bytes);
         let all = blocks.traces.iter().flatten();
-        let (kept, left): (Vec<_>, Vec<_>) = all.partition(|block| worthwhile.contains(&block.function));
+        let (kept, left): (Vec<_>, Vec<_>) = all.partition(|block| saving.contains(&block.function));
         let ranges: Vec<Range<Address>> = kept.into_iter().map(range).collect();
         Ok((!left.is_empty()).then(|| union(ranges.iter())))
     };

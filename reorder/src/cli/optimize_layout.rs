@@ -56,7 +56,7 @@ impl ValueEnum for LayoutChoice {
             Self::Only(kind) => kind.to_possible_value(),
             Self::Auto => Some(
                 PossibleValue::new("auto")
-                    .help("Functions or blocks, whichever the recorded runs need fewer pages of"),
+                    .help("Functions or blocks, whichever needs fewer pages in the recorded runs"),
             ),
         }
     }
@@ -227,8 +227,8 @@ impl Recorded<'_> {
         Ok(simulated.collect())
     }
 
-    /// The layout that needs fewer pages; of functions if both need as many, because the file keeps its size. With
-    /// what each of them needs in other memory.
+    /// The layout that needs fewer pages; on a tie that of functions, because the file keeps its size. `memories` tells
+    /// what each needs in the other kinds of memory.
     fn better(&self, functions: LaidOut, blocks: Result<LaidOut>, context: &Context) -> Result<LaidOut> {
         let blocks = match blocks {
             Ok(blocks) => blocks,

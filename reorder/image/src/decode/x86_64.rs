@@ -304,6 +304,36 @@ pub(crate) fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) ->
     found
 }
 
+/// The same of the code in `range`, read from each of `starts` up to an instruction that was read from an earlier one. Bytes that are
+/// no instruction are passed over.
+pub(crate) fn constants_from(
+    code: &CodeSpace<'_>,
+    range: Range<Address>,
+    starts: impl Iterator<Item = Address>,
+) -> Vec<(Address, Address)> {
+    let bytes = code.bytes(range.clone());
+    // Instructions have at most 15 bytes, so no byte is decoded more often than that.
+    let mut was_read = vec![false; bytes.len()];
+    let mut instruction = Instruction::default();
+    let mut block = DecodedBlock::default();
+    let mut found = Vec::new();
+    for start in starts {
+        let position = start.distance_from(range.start) as usize;
+        let mut decoder = Decoder::with_ip(64, &bytes[position..], start.0, DecoderOptions::NONE);
+        while decoder.can_decode() {
+            let at = position + decoder.position();
+            if std::mem::replace(&mut was_read[at], true) {
+                break;
+            }
+            decoder.decode_out(&mut instruction);
+            collect_absolute_candidates(code, &decoder, &instruction, &mut block);
+            let address = Address(instruction.ip());
+            found.extend(block.absolute_candidates.drain(..).map(|value| (value, address)));
+        }
+    }
+    found
+}
+
 /// Addresses from the start to the end of `range` that instructions in it form: these are no fields, because they move with it.
 pub(crate) fn own_addresses(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<Address> {
     let decoder = Decoder::with_ip(64, code.bytes(range.clone()), range.start.0, DecoderOptions::NONE);

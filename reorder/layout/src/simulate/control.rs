@@ -66,6 +66,11 @@ impl<'image> CopiedControl<'image> {
         Ok(Self { old, new, moves, copies, led, initialisers })
     }
 
+    /// Where all copies are.
+    pub(super) fn copies(&self) -> Range<NewAddress> {
+        self.copies.clone()
+    }
+
     /// The places of each of `blocks`, which are at `spans` of the old image.
     pub(super) fn places(
         &self,

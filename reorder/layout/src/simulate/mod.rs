@@ -12,11 +12,11 @@ mod entries;
 mod other_build;
 mod placement;
 mod report;
+mod saving;
 mod size_changes;
 #[cfg(test)]
 mod tests;
 mod touched;
-mod worthwhile;
 
 use std::path::Path;
 
@@ -29,9 +29,9 @@ pub use curve::CurvePoint;
 pub use other_build::{OtherBuild, simulate_builds};
 pub use placement::Placement;
 pub use report::{BuildPairs, Faults, Simulation, TraceFaults};
+pub use saving::functions_that_save_a_page;
 pub use size_changes::{SizeChange, SizeChanges};
 pub use touched::{Touched, placed, touched_pages};
-pub use worthwhile::worth_copying;
 
 use crate::memory::MemoryModel;
 use reorder_image::functions::FunctionTable;

@@ -2,11 +2,14 @@
 //!
 //! Without copies that is where it went. With copies, control decides: see [`CopiedControl`].
 
+use std::ops::Range;
+
 use layout_algos::score::Span;
 
 use super::control::CopiedControl;
 use super::touched::{block_span, placed};
 use crate::opened::OpenedImage;
+use reorder_base::address::NewAddress;
 use reorder_base::error::Result;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
@@ -62,6 +65,11 @@ impl<'image> Placement<'image> {
     #[must_use]
     pub fn moves(&self) -> &'image AddressMoves {
         self.moves
+    }
+
+    /// The addresses from the first copy to the last; none without copies.
+    pub(super) fn copies(&self) -> Range<NewAddress> {
+        self.control.as_ref().map_or(NewAddress(0)..NewAddress(0), CopiedControl::copies)
     }
 
     /// Where each of the `blocks` that one run executed, in order of first execution, runs.

@@ -3,6 +3,7 @@
 //! Blocks are in their copies if the new image has any, and where their function is if not.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use layout_algos::score::{Span, touched_bytes};
 
@@ -113,6 +114,14 @@ pub fn placed(span: Span, moves: &AddressMoves) -> impl Iterator<Item = Span> {
     places.into_iter().map(|place| Span { start: place.start.0, end: place.end.0 })
 }
 
+/// The numbers of the pages that `span` touches; none of an empty one.
+pub(super) fn page_numbers(span: Span, page_bytes: u64) -> Range<u64> {
+    match span.start < span.end {
+        true => span.start / page_bytes..span.end.div_ceil(page_bytes),
+        false => 0..0,
+    }
+}
+
 /// The pages of `page_bytes` that `trace` touches, by first address, each with the functions of the old image whose code is on
 /// it; in the new image where `placement` leads to one. `blocks` are the executed blocks of the trace; without them, functions count
 /// whole.
@@ -136,8 +145,8 @@ pub fn touched_pages(
     };
     let mut pages: BTreeMap<Address, Vec<FunctionIndex>> = BTreeMap::new();
     for (function, places) in ran.into_iter().zip(places) {
-        for place in places.iter().filter(|place| place.start < place.end) {
-            for page in place.start / page_bytes..place.end.div_ceil(page_bytes) {
+        for place in &places {
+            for page in page_numbers(*place, page_bytes) {
                 let on_page = pages.entry(Address(page.saturating_mul(page_bytes))).or_default();
                 if !on_page.contains(&function) {
                     on_page.push(function);

@@ -28,7 +28,7 @@ pub struct CloneSummary {
     pub bytes: u64,
     /// Functions that could have a copy, which would save no page.
     #[serde(skip_serializing_if = "is_zero")]
-    pub functions_without_gain: usize,
+    pub functions_saving_no_page: usize,
     /// Functions that were wanted and cannot be copied.
     pub skipped: Vec<SkippedFunction>,
 }
@@ -103,8 +103,8 @@ pub fn with_clones(
 }
 
 /// Copies parts of functions in the order that `lay_out` gives to the candidates, by number, then proves the result. Copied
-/// are the instructions that begin in one of `ran`, which ascend and do not overlap. `narrowed` sees that image before it is
-/// proven, and may give fewer ranges, which are then copied in place of `ran`.
+/// are the instructions that begin in one of `ran`, which ascend and do not overlap. `narrowed` is given the bytes of this first image, before
+/// it is proven; if it returns ranges, those are copied in place of `ran`.
 ///
 /// # Errors
 /// As [`with_clones`], and those of `lay_out` and `narrowed`.
@@ -122,11 +122,11 @@ pub fn with_fragments(
         return image.proven(all, applied);
     };
     let some = image.copied(&image.running(&ran), Wanted::Ran(&ran), options, &lay_out)?;
-    let without_gain = all.functions.saturating_sub(some.functions);
+    let saving_no_page = all.functions.saturating_sub(some.functions);
     // What cannot be copied has no gain either, so the second pass did not ask for it.
     let mut proven = image.proven(Copied { skipped: all.skipped, ..some }, applied)?;
     if let Some(clones) = &mut proven.summary.clones {
-        clones.functions_without_gain = without_gain;
+        clones.functions_saving_no_page = saving_no_page;
     }
     Ok(proven)
 }
@@ -220,7 +220,7 @@ fn summary_of(functions: &FunctionTable<'_>, copied: &Copied) -> CloneSummary {
         functions: copied.functions,
         fragments: copied.copies.len(),
         bytes: if copied.copies.is_empty() { 0 } else { copied.copied_bytes },
-        functions_without_gain: 0,
+        functions_saving_no_page: 0,
         skipped: skipped.collect(),
     }
 }

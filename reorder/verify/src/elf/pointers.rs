@@ -33,7 +33,7 @@ const WORD: u64 = 8;
 const DYNAMIC_VALUE: usize = 8;
 const DYNAMIC_SIZE: usize = 16;
 /// `SHT_RELR`, `DT_RELR`, `DT_RELRSZ`: newer than the constants of `goblin`.
-const SHT_RELR: u32 = 19;
+pub(super) const SHT_RELR: u32 = 19;
 const DT_RELR: u64 = 36;
 const DT_RELRSZ: u64 = 35;
 /// The last tag of the generic ABI.

@@ -16,9 +16,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::decode::aarch64::WORD;
-use crate::decode::x86_64::{DecodedBlock, absolute_constants};
+use crate::decode::x86_64::{DecodedBlock, absolute_constants, constants_from};
 use crate::elf::analysis::absolute_fields::AbsoluteField;
-use crate::elf::analysis::blocks::{Block, BlockIndex, Partition};
+use crate::elf::analysis::blocks::{BlockIndex, Partition};
 use crate::elf::analysis::references::Finding;
 use crate::elf::code::CodeSpace;
 use crate::elf::file::ElfFile;
@@ -141,25 +141,25 @@ pub(crate) fn literals(code: &CodeSpace<'_>, partition: &Partition) -> CodeConst
     CodeConstants { blocks: blocks.collect(), unwritten: unwritten.collect() }
 }
 
-/// All operands of x86-64 code that may be addresses of code, each with its instruction: (value, place). Code is decoded anew at
-/// each start of a function; where that fails, any four bytes count.
+/// All operands of x86-64 code that may be addresses of code: (value, instruction). Code is read from each place where a function,
+/// a block, or what lies between them begins or ends, up to an instruction that was read before: whoever starts at one of
+/// these places finds no other operands.
 #[must_use]
 pub fn operands_of_code(code: &CodeSpace<'_>, partition: &Partition) -> Vec<(Address, Address)> {
-    /// The longest instruction has 15 bytes.
-    const MAX_INSTRUCTION_TAIL: u64 = 14;
-    let of_block = |block: &Block| {
-        let starts = std::iter::once(block.start).chain(block.function_starts());
-        let ends = block.function_starts().chain([block.end]);
-        let pieces = starts.zip(ends).filter(|(start, end)| start < end);
-        let found = pieces.flat_map(|(start, end)| {
-            let reach = end.plus(MAX_INSTRUCTION_TAIL).min(block.end);
-            absolute_constants(code, start..reach).into_iter().filter(move |(_, place)| *place < end)
-        });
-        found.collect::<Vec<_>>()
+    let blocks = partition.blocks.iter();
+    let of_blocks = blocks.flat_map(|block| block.function_starts().chain([block.start, block.end]));
+    let of_gaps = partition.gaps.iter().flat_map(|gap| [gap.start, gap.end]);
+    let mut places: Vec<Address> = of_blocks.chain(of_gaps).collect();
+    places.sort_unstable();
+    places.dedup();
+    let arenas = code.arenas.iter().map(|arena| arena.start..arena.end);
+    let ranges: Vec<Range<Address>> = arenas.chain(code.fixed.iter().cloned()).collect();
+    let of_range = |range: &Range<Address>| {
+        let first = places.partition_point(|place| *place < range.start);
+        let inside = places[first..].iter().copied().take_while(|place| *place < range.end);
+        constants_from(code, range.clone(), std::iter::once(range.start).chain(inside))
     };
-    let mut found: Vec<_> = partition.blocks.par_iter().flat_map_iter(of_block).collect();
-    found.extend(unwritten_ranges(code, partition).flat_map(|range| absolute_constants(code, range)));
-    found
+    ranges.par_iter().flat_map_iter(of_range).collect()
 }
 
 /// Gaps and stubs.
@@ -230,7 +230,7 @@ fn words(code: &CodeSpace<'_>, bytes: &[u8], start: Address) -> Vec<(Address, Ad
         .collect()
 }
 
-/// Whether this is data that the program reads, as opposed to code and to tables whose format is known.
+/// Whether the program itself reads this section as data: it is neither code nor a table of a known format.
 #[must_use]
 pub fn holds_constants(section: &Section<'_>) -> bool {
     const KNOWN: [&[u8]; 2] = [b".eh_frame", b".eh_frame_hdr"];

@@ -3,8 +3,8 @@
 //! A copy is elsewhere, so a function with such a place is not copied. Addresses relative to the instruction are searched for at
 //! every byte of the code, however it is cut into instructions. In an image at a fixed address a constant may be such a
 //! place: operands of instructions, and eight bytes at a multiple of four. Nothing moves here, so a constant that is missed
-//! matters only to code that compares it with a program counter; pointers of eight bytes are what such tables hold. Any four
-//! bytes, as the search for constants of functions that move takes them, match by chance in most functions of a large program.
+//! matters only to code that compares it with a program counter; pointers of eight bytes are what such tables hold. Numbers of
+//! four bytes are left out: in a large program some of them match a place in most functions by chance.
 
 use std::ops::Range;
 
@@ -70,15 +70,13 @@ impl<'run> Insides<'run> {
     }
 }
 
-/// Numbers of eight bytes that are addresses below 4 GiB, at each multiple of four. AArch64 code loads whole addresses from
-/// such words.
+/// Numbers of eight bytes at each multiple of four. AArch64 code loads whole addresses from such words.
 fn words(bytes: &[u8], address: Address) -> impl Iterator<Item = (Address, Address)> + '_ {
     const STEP: u64 = 4;
     let first = address.0.wrapping_neg() % STEP;
     (first as usize..bytes.len()).step_by(STEP as usize).filter_map(move |position| {
         let value = u64::from_le_bytes(*bytes.get(position..)?.first_chunk::<8>()?);
-        let is_low = value <= u64::from(u32::MAX);
-        is_low.then(|| (address.plus(position as u64), Address(value)))
+        Some((address.plus(position as u64), Address(value)))
     })
 }
 
@@ -106,5 +104,19 @@ pub(super) fn formed_addresses(
                 (operand & 0xc7 == 0x05).then(|| (place.plus(4).plus(distance), place))
             }))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+    use reorder_base::address::Address;
+
+    #[test]
+    fn words_begin_at_multiples_of_four_and_have_any_value() {
+        let mut bytes = [0; 15];
+        bytes[3..11].copy_from_slice(&0x2_0000_1234_u64.to_le_bytes());
+        let found: Vec<_> = words(&bytes, Address(0x1001)).collect();
+        assert_eq!(found, [(Address(0x1004), Address(0x2_0000_1234)), (Address(0x1008), Address(2))]);
     }
 }

@@ -107,7 +107,7 @@ impl<'run> Walker<'run> {
         Ok(())
     }
 
-    /// What was reached. At a fixed address, any four bytes of the body may be an address.
+    /// What was reached. At a fixed address, any four or eight bytes of the body may be an address.
     ///
     /// # Errors
     /// The first place that holds or forms the address after a call of the body.
@@ -124,12 +124,17 @@ impl<'run> Walker<'run> {
         };
         let forming =
             found.steps.iter().find(|(_, step)| keeps_one(step)).map(|(offset, _)| u64::from(*offset));
-        let holds_one = |word: &[u8]| {
-            let value = word.first_chunk().map_or(0, |word| u64::from(u32::from_le_bytes(*word)));
+        let is_one = |value: u64| {
             value.checked_sub(self.range.start.0).is_some_and(|offset| after.binary_search(&offset).is_ok())
         };
-        let words = is_fixed_address.then(|| self.code.windows(4));
-        let holding = || words.and_then(|mut words| words.position(holds_one)).map(|offset| offset as u64);
+        let holds_one = |position: &usize| {
+            let bytes = &self.code[*position..];
+            let half = bytes.first_chunk().map(|word| u64::from(u32::from_le_bytes(*word)));
+            let whole = bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
+            half.is_some_and(is_one) || whole.is_some_and(is_one)
+        };
+        let positions = is_fixed_address.then_some(0..self.code.len());
+        let holding = || positions.and_then(|mut all| all.find(holds_one)).map(|offset| offset as u64);
         match forming.or_else(holding) {
             Some(offset) => Err((Obstacle::ReturnAddressKnown, self.range.start.plus(offset))),
             None => Ok(found),

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use goblin::elf::header::ET_EXEC;
-use goblin::elf::section_header::SHT_PROGBITS;
+use goblin::elf::section_header::{
+    SHT_DYNAMIC, SHT_DYNSYM, SHT_GNU_HASH, SHT_HASH, SHT_NOTE, SHT_RELA, SHT_STRTAB,
+};
 
 use super::copies::Copies;
 use super::instruction::{Use, compare};
 use crate::aarch64::{Form, form, page};
 use crate::bytes::{displacement_at, range, u32_at, u64_at};
 use crate::elf::absolute::section_constants;
+use crate::elf::pointers::SHT_RELR;
 use crate::elf::view::SectionView;
 use crate::moves::AddressMoves;
 use crate::processor::Processor;
@@ -146,8 +149,8 @@ fn distances<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (Fo
 /// address with an interrupted instruction pointer. Nothing at all may hold one to which a copied call of the original
 /// returns: a program may compare it with a return address. Code is read at any division into instructions.
 ///
-/// In images at a fixed address, constants are such addresses: operands of instructions, from each start and end of a function on,
-/// and eight bytes at any multiple of four. A pointer takes eight bytes.
+/// In images at a fixed address, constants are such addresses: operands of instructions, from the start and the end of each function
+/// on (functions that overlap count as one), and eight bytes at any multiple of four. A pointer takes eight bytes.
 pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findings: &mut Findings) {
     let image = copies.old;
     let mut differs = |target: u64, place: u64| {
@@ -173,16 +176,17 @@ pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findi
         if section.is_code() && image.processor == Processor::X86_64 {
             section_constants(section, functions).for_each(|(place, value)| differs(value, place));
         }
-        let is_table = !section.is_code() && (section.kind != SHT_PROGBITS || is_unwind_table(section));
-        if !is_table {
+        if section.is_code() || !has_known_format(section) {
             aligned_words(section).for_each(|(place, value)| differs(value, place));
         }
     }
 }
 
-/// The loader's and the unwinder's tables hold no constants of the program.
-fn is_unwind_table(section: &SectionView<'_>) -> bool {
-    section.name.starts_with(b".eh_frame")
+/// Whether this is a table of the loader or of the unwinder: the program compares nothing with what it holds.
+fn has_known_format(section: &SectionView<'_>) -> bool {
+    const KINDS: [u32; 8] =
+        [SHT_RELA, SHT_RELR, SHT_DYNSYM, SHT_STRTAB, SHT_HASH, SHT_GNU_HASH, SHT_DYNAMIC, SHT_NOTE];
+    KINDS.contains(&section.kind) || section.name.starts_with(b".eh_frame")
 }
 
 /// Eight bytes at each multiple of four, as (place, value).
