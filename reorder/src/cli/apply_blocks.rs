@@ -7,7 +7,7 @@ use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
-use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::functions::FunctionTable;
 use reorder_layout::simulate::{Placement, functions_that_save_a_page};
 use reorder_layout::{LayoutRequest, Memory, Piece, PieceTrace, Strategy, lay_out_pieces};
@@ -73,6 +73,10 @@ pub(crate) fn with_executed(
         .collect();
     let ran = union(executed.iter().flat_map(|executed| &executed.ranges));
     let narrowed = |draft: &[u8]| {
+        // Elsewhere nearly all pointers follow, so few originals run.
+        if file.linkage != Linkage::FixedAddress {
+            return Ok(None);
+        }
         let moves = recover_moves(file.bytes, draft)?;
         let placement = Placement::of_elf(file, draft, &moves)?;
         let page_bytes = request.memory.page_bytes();
