@@ -49,7 +49,8 @@ pub(crate) fn with_blocks(
     with_executed(applied, (file, functions), (&traces, &blocks), &request, options, context)
 }
 
-/// Copies what `blocks`, the executed blocks of `traces`, say was executed, except functions whose copies would save no page.
+/// Copies what `blocks`, the executed blocks of `traces`, say was executed; at a fixed address, except functions whose copies
+/// would save no page.
 ///
 /// # Errors
 /// Refusals, malformed tables.
