@@ -21,6 +21,10 @@ pub fn text(remark: &Remark) -> String {
             format!("{bytes} bytes of code outside of functions could not be decoded; they are unchanged")
         }
         Remark::KeptRelocationsLeftOut(section) => format!("the relocations in {section} were left out"),
+        Remark::PointersAssumed { functions, words } => format!(
+            "assumed, not proven: operands and {words} words of data are pointers to {functions} functions \
+             (--assume-pointers)"
+        ),
         Remark::UnknownSearchTable => {
             "the unwind search table has an unknown form; it was compared byte by byte".to_owned()
         }

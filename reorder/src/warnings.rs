@@ -18,6 +18,11 @@ pub fn text(warning: &Warning) -> String {
         Warning::KeptRelocationsLeftOut { section } => {
             format!("{section} was left out: its relocations would not describe code that leads to copies")
         }
+        Warning::PointersAssumed(assumed) => format!(
+            "assumed: {} words of data and {} operands are pointers to {} functions, because they look like pointers \
+             (--assume-pointers); nothing lists the pointers of this image",
+            assumed.words, assumed.operands, assumed.functions
+        ),
         Warning::ProgramHeaderTaken(note) => {
             let note = match note {
                 LostNote::BuildId => "the build-id, which tools no longer find in a running program",

@@ -16,7 +16,7 @@ pub mod macho;
 pub mod warning;
 
 use debug::DebugPolicy;
-use elf::copies::KeptRelocations;
+use elf::copies::{KeptRelocations, UnlistedPointers};
 
 /// The user's choices.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,4 +27,6 @@ pub struct RelocateOptions {
     pub keep_build_id: bool,
     /// What copies do with relocations that the linker kept; functions that move take theirs along.
     pub relocations: KeptRelocations,
+    /// What copies do with numbers that may be pointers, where nothing lists pointers.
+    pub unlisted: UnlistedPointers,
 }

@@ -1,6 +1,6 @@
 //! What an output lacks, or what has to be done with it again.
 
-use crate::elf::copies::LostNote;
+use crate::elf::copies::{AssumedPointers, LostNote};
 
 /// One of these things. A command turns it into text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Warning {
         /// The name of their section.
         section: String,
     },
+    /// ELF: numbers were taken for pointers.
+    PointersAssumed(AssumedPointers),
     /// ELF: the segment of copies has the program header of a note.
     ProgramHeaderTaken(LostNote),
     /// Mach-O: the output has no developer's signature any more, only an ad hoc one.

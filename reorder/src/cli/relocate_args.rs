@@ -7,7 +7,7 @@ use reorder_layout::opened::refuse_architecture;
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::macho::MachOOptions;
 use reorder_relocate::debug::DebugPolicy;
-use reorder_relocate::elf::copies::KeptRelocations;
+use reorder_relocate::elf::copies::{KeptRelocations, UnlistedPointers};
 
 /// Flags for Mach-O files.
 #[derive(Args, Clone, Debug)]
@@ -62,6 +62,10 @@ pub(crate) struct RelocateArguments {
     /// With copies of code: drop the relocations that the linker kept (--emit-relocs), because they would not describe the copies
     #[arg(long)]
     drop_relocations: bool,
+    /// With copies of code, in a program at a fixed address: take numbers that look like pointers to functions for pointers, and
+    /// lead them to the copies. A number that only looks like one would be changed
+    #[arg(long)]
+    assume_pointers: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -85,6 +89,10 @@ impl RelocateArguments {
         if self.drop_relocations {
             return Err(Error::usage("--drop-relocations applies only to ELF images")
                 .with_hint("leave out --drop-relocations"));
+        }
+        if self.assume_pointers {
+            return Err(Error::usage("--assume-pointers applies only to ELF images")
+                .with_hint("leave out --assume-pointers"));
         }
         match (self.debug, self.keep_build_id) {
             (Some(_), _) => Err(Error::usage(
@@ -125,6 +133,10 @@ impl RelocateArguments {
             relocations: match self.drop_relocations {
                 true => KeptRelocations::LeaveOut,
                 false => KeptRelocations::Refuse,
+            },
+            unlisted: match self.assume_pointers {
+                true => UnlistedPointers::Assume,
+                false => UnlistedPointers::Keep,
             },
         }
     }

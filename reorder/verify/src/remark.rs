@@ -17,6 +17,13 @@ pub enum Remark {
     UndecodableGaps(usize),
     /// The relocations in the section of this name, which the linker kept, were left out.
     KeptRelocationsLeftOut(String),
+    /// Numbers in code and data were taken for pointers to functions, and lead to copies.
+    PointersAssumed {
+        /// The functions.
+        functions: usize,
+        /// The words of data among these numbers.
+        words: usize,
+    },
     /// The search table of the unwinder has an unknown form and was compared byte by byte.
     UnknownSearchTable,
     /// A remark about one image of a file that holds several.

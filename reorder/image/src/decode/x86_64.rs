@@ -311,12 +311,93 @@ pub(crate) fn constants_from(
     range: Range<Address>,
     starts: impl Iterator<Item = Address>,
 ) -> Vec<(Address, Address)> {
+    let mut block = DecodedBlock::default();
+    let mut found = Vec::new();
+    read_from(code, range, starts, |decoder, instruction| {
+        collect_absolute_candidates(code, decoder, instruction, &mut block);
+        let address = Address(instruction.ip());
+        found.extend(block.absolute_candidates.drain(..).map(|value| (value, address)));
+    });
+    found
+}
+
+/// An operand that an instruction keeps as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptNumber {
+    /// First byte of the instruction.
+    pub instruction: Address,
+    /// First byte of the operand.
+    pub place: Address,
+    /// Its bytes: four or eight.
+    pub width: u8,
+    /// The number.
+    pub value: Address,
+}
+
+/// Operands that could be addresses of code, of instructions that move, push or compare 64 bits. Code is read as by
+/// [`constants_from`].
+pub(crate) fn kept_numbers_from(
+    code: &CodeSpace<'_>,
+    range: Range<Address>,
+    starts: impl Iterator<Item = Address>,
+) -> Vec<KeptNumber> {
+    let mut found = Vec::new();
+    read_from(code, range, starts, |decoder, instruction| {
+        let Some(value) = kept_number(instruction).filter(|value| code.may_be_code(*value)) else { return };
+        let constants = decoder.get_constant_offsets(instruction);
+        let start = Address(instruction.ip());
+        let place = start.plus(constants.immediate_offset() as u64);
+        found.push(KeptNumber { instruction: start, place, width: constants.immediate_size() as u8, value });
+    });
+    found
+}
+
+/// Bases of the tables of eight-byte entries from which the code jumps or loads at an index. Code is read as by [`constants_from`].
+pub(crate) fn table_bases(
+    code: &CodeSpace<'_>,
+    range: Range<Address>,
+    starts: impl Iterator<Item = Address>,
+) -> Vec<Address> {
+    let mut bases = Vec::new();
+    read_from(code, range, starts, |_, instruction| {
+        let operand = match instruction.mnemonic() {
+            Mnemonic::Jmp => instruction.op0_kind(),
+            Mnemonic::Mov if instruction.op0_register().is_gpr64() => instruction.op1_kind(),
+            _ => return,
+        };
+        let is_read = operand == OpKind::Memory
+            && instruction.memory_base() == Register::None
+            && instruction.memory_index() != Register::None
+            && instruction.memory_index_scale() == 8;
+        bases.extend(is_read.then(|| Address(instruction.memory_displacement64())));
+    });
+    bases
+}
+
+/// The number of 64 bits that an instruction moves, pushes or compares with.
+fn kept_number(instruction: &Instruction) -> Option<Address> {
+    let last = instruction.op_count().checked_sub(1)?;
+    let is_kept = match (instruction.mnemonic(), instruction.op_kind(last)) {
+        (Mnemonic::Mov, OpKind::Immediate64 | OpKind::Immediate32to64)
+        | (Mnemonic::Push | Mnemonic::Cmp, OpKind::Immediate32to64) => true,
+        // The upper half of the register becomes zero.
+        (Mnemonic::Mov, OpKind::Immediate32) => instruction.op0_register().is_gpr32(),
+        _ => false,
+    };
+    is_kept.then(|| Address(instruction.immediate(last)))
+}
+
+/// Reads the code in `range` from each of `starts` up to an instruction that was read from an earlier one.
+fn read_from(
+    code: &CodeSpace<'_>,
+    range: Range<Address>,
+    starts: impl Iterator<Item = Address>,
+    mut each: impl FnMut(&Decoder<'_>, &Instruction),
+) {
     let bytes = code.bytes(range.clone());
     // Instructions have at most 15 bytes, so no byte is decoded more often than that.
     let mut was_read = vec![false; bytes.len()];
     let mut instruction = Instruction::default();
-    let mut block = DecodedBlock::default();
-    let mut found = Vec::new();
     for start in starts {
         let position = start.distance_from(range.start) as usize;
         let mut decoder = Decoder::with_ip(64, &bytes[position..], start.0, DecoderOptions::NONE);
@@ -326,12 +407,9 @@ pub(crate) fn constants_from(
                 break;
             }
             decoder.decode_out(&mut instruction);
-            collect_absolute_candidates(code, &decoder, &instruction, &mut block);
-            let address = Address(instruction.ip());
-            found.extend(block.absolute_candidates.drain(..).map(|value| (value, address)));
+            each(&decoder, &instruction);
         }
     }
-    found
 }
 
 /// Addresses from the start to the end of `range` that instructions in it form: these are no fields, because they move with it.

@@ -8,7 +8,7 @@ use layout_algos::score::Span;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
 use reorder_image::elf::dynamic::dynamic_entries;
-use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::elf::relocation::{LoaderAction, loader_relocations};
 use reorder_image::elf::symbol::SymbolTable;
 use reorder_verify::AddressMoves;
@@ -43,7 +43,13 @@ pub(super) fn addresses_of_copies(
     for section in new.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
         let bytes = new.section_bytes(section);
         match section.is_executable() {
-            true => formed_by_lea(bytes, section.address).for_each(&mut note),
+            true => {
+                formed_by_lea(bytes, section.address).for_each(&mut note);
+                if new.linkage == Linkage::FixedAddress {
+                    let words = bytes.array_windows().map(|word| u64::from(u32::from_le_bytes(*word)));
+                    words.for_each(&mut note);
+                }
+            }
             false => bytes
                 .chunks_exact(8)
                 .filter_map(|word| word.first_chunk().copied())

@@ -8,7 +8,9 @@ use serde::Serialize;
 use super::Applied;
 use super::elf::prove;
 use crate::RelocateOptions;
-use crate::elf::copies::{Candidate, Candidates, Copied, KeptRelocations, Obstacle, Wanted, copy};
+use crate::elf::copies::{
+    AssumedPointers, Candidate, Candidates, Copied, KeptRelocations, Obstacle, Wanted, copy,
+};
 use crate::warning::Warning;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
@@ -29,6 +31,9 @@ pub struct CloneSummary {
     /// Functions that could have a copy, which would save no page.
     #[serde(skip_serializing_if = "is_zero")]
     pub functions_saving_no_page: usize,
+    /// Numbers that were taken for pointers, since nothing lists pointers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assumed_pointers: Option<AssumedPointers>,
     /// Functions that were wanted and cannot be copied.
     pub skipped: Vec<SkippedFunction>,
 }
@@ -70,7 +75,8 @@ pub fn copyable(
     analysis: &Analysis<'_>,
 ) -> Result<CopyableFunctions> {
     let all: Vec<FunctionIndex> = functions.table.iter().map(|(index, _)| index).collect();
-    let wanted = (Wanted::Whole, KeptRelocations::LeaveOut);
+    let options = RelocateOptions { relocations: KeptRelocations::LeaveOut, ..RelocateOptions::default() };
+    let wanted = (Wanted::Whole, options);
     let candidates = Candidates::find(file, functions, analysis, &all, wanted)?;
     let mut obstacles = BTreeMap::new();
     for obstacle in candidates.obstacles() {
@@ -184,7 +190,7 @@ impl<'file> Image<'file> {
     ) -> Result<Copied> {
         let _phase = tracing::info_span!("copy").entered();
         let Self { file, functions, analysis } = self;
-        let candidates = Candidates::find(file, functions, analysis, wanted, (parts, options.relocations))?;
+        let candidates = Candidates::find(file, functions, analysis, wanted, (parts, options))?;
         let order = lay_out(&candidates.candidates(file, analysis))?;
         copy(file, functions, analysis, candidates, options.debug, order)
     }
@@ -194,6 +200,8 @@ impl<'file> Image<'file> {
         let Applied { map, summary, .. } = applied;
         let (map, mut summary) = (map.clone(), summary.clone());
         summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));
+        let assumed = Some(copied.assumed).filter(|assumed| assumed.functions > 0);
+        summary.warnings.extend(assumed.map(Warning::PointersAssumed));
         let left_out = copied.left_out.iter().cloned();
         summary.warnings.extend(left_out.map(|section| Warning::KeptRelocationsLeftOut { section }));
         summary.clones = Some(summary_of(&self.functions.table, &copied));
@@ -221,6 +229,7 @@ fn summary_of(functions: &FunctionTable<'_>, copied: &Copied) -> CloneSummary {
         fragments: copied.copies.len(),
         bytes: if copied.copies.is_empty() { 0 } else { copied.copied_bytes },
         functions_saving_no_page: 0,
+        assumed_pointers: (copied.assumed != AssumedPointers::default()).then_some(copied.assumed),
         skipped: skipped.collect(),
     }
 }

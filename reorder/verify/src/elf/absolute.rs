@@ -206,7 +206,7 @@ pub(super) fn section_constants<'a>(
 }
 
 /// Immediates and displacements of at least four bytes in x86-64 code, as (address of the instruction, value).
-fn code_constants(bytes: &[u8], start: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+pub(super) fn code_constants(bytes: &[u8], start: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     let decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     decoder.into_iter().flat_map(|instruction| {
         let is_branch = instruction.op0_kind() == OpKind::NearBranch64;

@@ -17,7 +17,7 @@ use goblin::elf::{Elf, Header, ProgramHeader, SectionHeader};
 use std::ops::Range;
 
 use super::data_in_code::data_in_code;
-use crate::bytes::range;
+use crate::bytes::{range, u64_at};
 use crate::processor::Processor;
 use reorder_base::address::FileOffset;
 use reorder_base::error::{Error, Result};
@@ -207,6 +207,11 @@ impl<'data> ElfView<'data> {
         let fits = within.checked_add(size)? <= segment.p_filesz;
         let offset = segment.p_offset.checked_add(within)?;
         (fits && range(self.bytes, offset, size).is_some()).then_some(FileOffset(offset))
+    }
+
+    /// The eight bytes that the loader maps at `address`, as a number.
+    pub(crate) fn word_at(&self, address: u64) -> Option<u64> {
+        u64_at(self.bytes, usize::try_from(self.mapped_offset(address, 8)?.0).ok()?)
     }
 
     /// The first segment of type `kind`, as (file position, bytes).

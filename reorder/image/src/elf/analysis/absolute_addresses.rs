@@ -16,9 +16,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::decode::aarch64::WORD;
-use crate::decode::x86_64::{DecodedBlock, absolute_constants, constants_from};
+use crate::decode::x86_64::{
+    DecodedBlock, KeptNumber, absolute_constants, constants_from, kept_numbers_from, table_bases,
+};
 use crate::elf::analysis::absolute_fields::AbsoluteField;
-use crate::elf::analysis::blocks::{BlockIndex, Partition};
+use crate::elf::analysis::blocks::{Block, BlockIndex, Partition};
 use crate::elf::analysis::references::Finding;
 use crate::elf::code::CodeSpace;
 use crate::elf::file::ElfFile;
@@ -160,6 +162,25 @@ pub fn operands_of_code(code: &CodeSpace<'_>, partition: &Partition) -> Vec<(Add
         constants_from(code, range.clone(), std::iter::once(range.start).chain(inside))
     };
     ranges.par_iter().flat_map_iter(of_range).collect()
+}
+
+/// Operands of x86-64 functions that instructions keep and that may be addresses of code.
+#[must_use]
+pub fn kept_numbers(code: &CodeSpace<'_>, partition: &Partition) -> Vec<KeptNumber> {
+    let of_block =
+        |block: &Block| kept_numbers_from(code, block.first_function..block.end, block.function_starts());
+    partition.blocks.par_iter().flat_map_iter(of_block).collect()
+}
+
+/// Bases of tables of addresses that x86-64 functions read at an index, each with the block that does.
+#[must_use]
+pub fn absolute_tables(code: &CodeSpace<'_>, partition: &Partition) -> Vec<(Address, BlockIndex)> {
+    let of_block = |(block, index): (&Block, u32)| {
+        let bases = table_bases(code, block.first_function..block.end, block.function_starts());
+        bases.into_iter().map(move |base| (base, BlockIndex(index)))
+    };
+    let blocks: Vec<(&Block, u32)> = partition.blocks.iter().zip(0..).collect();
+    blocks.into_par_iter().flat_map_iter(of_block).collect()
 }
 
 /// Gaps and stubs.

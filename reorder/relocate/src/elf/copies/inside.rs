@@ -2,10 +2,11 @@
 //!
 //! A copy is elsewhere, so a function with such a place is not copied. Addresses relative to the instruction are searched for at
 //! every byte of the code, however it is cut into instructions. In an image at a fixed address a constant may be such a
-//! place: operands of instructions, and eight bytes at a multiple of four. Nothing moves here, so a constant that is missed
-//! matters only to code that compares it with a program counter; pointers of eight bytes are what such tables hold. Numbers of
-//! four bytes are left out: in a large program some of them match a place in most functions by chance.
+//! place: operands of instructions, and words of eight bytes. Nothing moves here, so a constant that is missed
+//! matters only to code that compares it with a program counter. Such code looks places up in a list, so on x86-64 a word counts
+//! that has another address of code close by: alone, it is most often text or a number.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::bodies::Body;
@@ -13,8 +14,13 @@ use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 use reorder_image::decode::aarch64::{Operation, decode};
 use reorder_image::elf::analysis::Analysis;
-use reorder_image::elf::analysis::absolute_addresses::{holds_constants, operands_of_code};
+use reorder_image::elf::analysis::absolute_addresses::{absolute_tables, holds_constants, operands_of_code};
 use reorder_image::elf::file::{ElfFile, Linkage};
+
+/// Bytes of an address.
+const WORD: u64 = 8;
+/// More than any switch has.
+const MAX_ENTRIES: u64 = 1 << 16;
 
 /// The functions in question.
 pub(super) struct Insides<'run> {
@@ -43,11 +49,22 @@ impl<'run> Insides<'run> {
                 insides.note(value, place);
             }
         }
+        let own_entries = match file.processor {
+            Processor::X86_64 if is_fixed => own_entries(file, analysis),
+            _ => BTreeSet::new(),
+        };
         for section in file.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
             let bytes = file.section_bytes(section);
             if is_fixed && (section.is_executable() || holds_constants(section)) {
                 for (place, value) in words(bytes, section.address) {
-                    insides.note(value, place);
+                    let is_own = || own_entries.contains(&place) || is_instruction(analysis, place);
+                    let may_be_known = || match file.processor {
+                        Processor::X86_64 => is_in_list(analysis, bytes, section.address, place) && !is_own(),
+                        _ => true,
+                    };
+                    if insides.is_inside(value) && may_be_known() {
+                        insides.note(value, place);
+                    }
                 }
             }
             if section.is_executable() {
@@ -59,6 +76,12 @@ impl<'run> Insides<'run> {
         insides.evidence
     }
 
+    /// Whether `target` lies in one of the functions.
+    fn is_inside(&self, target: Address) -> bool {
+        let after = self.ranges.partition_point(|(range, ..)| range.start < target);
+        self.ranges[..after].last().is_some_and(|(range, ..)| target < range.end)
+    }
+
     /// `place` holds, or forms, `target`.
     fn note(&mut self, target: Address, place: Address) {
         let after = self.ranges.partition_point(|(range, ..)| range.start < target);
@@ -68,6 +91,48 @@ impl<'run> Insides<'run> {
             self.evidence[*index].get_or_insert(place);
         }
     }
+}
+
+/// Whether the word at `place` lies in a function of x86-64, whose numbers are operands.
+fn is_instruction(analysis: &Analysis<'_>, place: Address) -> bool {
+    let block = analysis.partition.block_containing(place).map(|block| analysis.partition.block(block));
+    analysis.code.processor == Processor::X86_64
+        && block.is_some_and(|block| block.first_function <= place && place.plus(WORD) <= block.end)
+}
+
+/// Whether one of the words close to that at `place` holds an address of code, as in a list of places.
+fn is_in_list(analysis: &Analysis<'_>, bytes: &[u8], start: Address, place: Address) -> bool {
+    /// Words of the largest entry of such a list.
+    const ENTRY: u64 = 3;
+    let is_code = |at: u64| {
+        let word = bytes.get(usize::try_from(at.checked_sub(start.0)?).ok()?..)?.first_chunk()?;
+        Some(analysis.code.arena_of(Address(u64::from_le_bytes(*word))).is_some())
+    };
+    place.0.is_multiple_of(WORD)
+        && (1..=ENTRY).any(|words| {
+            let others = [place.0.checked_sub(words * WORD), place.0.checked_add(words * WORD)];
+            others.into_iter().flatten().any(|at| is_code(at).unwrap_or(false))
+        })
+}
+
+/// Places of the entries, up to the last that leads into the function itself, of each table of addresses that a function reads
+/// at an index. Such a table is no list of places that a handler looks up.
+fn own_entries(file: &ElfFile<'_>, analysis: &Analysis<'_>) -> BTreeSet<Address> {
+    let mut places = BTreeSet::new();
+    for (base, block) in absolute_tables(&analysis.code, &analysis.partition) {
+        let block = analysis.partition.block(block);
+        let entries = (0..MAX_ENTRIES).map_while(|number| {
+            let place = base.plus(number * WORD);
+            let target = Address(u64::from_le_bytes(*file.bytes_at(place, WORD)?.first_chunk()?));
+            // A case that seldom runs may have been split off.
+            analysis.code.arena_of(target).map(|_| (place, target))
+        });
+        let entries: Vec<(Address, Address)> = entries.collect();
+        let is_own = |(_, target): &(Address, Address)| (block.start..block.end).contains(target);
+        let end = entries.iter().rposition(is_own).map_or(0, |last| last + 1);
+        places.extend(entries[..end].iter().map(|(place, _)| *place));
+    }
+    places
 }
 
 /// Numbers of eight bytes at each multiple of four. AArch64 code loads whole addresses from such words.

@@ -10,6 +10,7 @@
 mod aarch64;
 mod aarch64_return;
 mod arranged;
+mod assumed;
 mod bodies;
 mod exceptions;
 mod fragments;
@@ -34,14 +35,17 @@ mod x86_64_return;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+pub use assumed::UnlistedPointers;
 pub use obstacle::Obstacle;
 pub use program_headers::LostNote;
 pub use sections::KeptRelocations;
 
+use crate::RelocateOptions;
 use crate::debug::copies::describe;
 use crate::debug::sections::Edits;
 use crate::debug::{DebugPolicy, has_debug};
 use crate::elf::code::filler;
+use assumed::Assumed;
 use bodies::{Body, Skipped};
 use fragments::Fragment;
 use placed::Copies;
@@ -73,6 +77,19 @@ pub struct Copied {
     pub lost: Option<LostNote>,
     /// Names of the sections of relocations that were left out.
     pub left_out: Vec<String>,
+    /// What was taken for pointers to functions with copies.
+    pub assumed: AssumedPointers,
+}
+
+/// Numbers that were taken for pointers, because nothing lists pointers and the user permits it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct AssumedPointers {
+    /// Functions that are known by their copies.
+    pub functions: usize,
+    /// Words of data that lead to them.
+    pub words: usize,
+    /// Operands of instructions that do.
+    pub operands: usize,
 }
 
 /// What could be copied of an image.
@@ -80,6 +97,7 @@ pub struct Candidates {
     bodies: Vec<Body>,
     fragments: Vec<Fragment>,
     skipped: Vec<Skipped>,
+    unlisted: UnlistedPointers,
 }
 
 /// A piece of code that is copied as one.
@@ -114,9 +132,9 @@ impl Candidates {
         table: &ElfFunctions<'_>,
         analysis: &Analysis<'_>,
         functions: &[FunctionIndex],
-        (wanted, relocations): (Wanted<'_>, KeptRelocations),
+        (wanted, options): (Wanted<'_>, RelocateOptions),
     ) -> Result<Self> {
-        check(file, relocations)?;
+        check(file, options.relocations)?;
         let ran = match wanted {
             Wanted::Whole | Wanted::AtRandom(_) => &[],
             Wanted::Ran(ran) => ran,
@@ -142,7 +160,7 @@ impl Candidates {
                 tables.describes_whole(bodies[fragment.body].range.start, &fragment.original(&bodies))
             });
         }
-        Ok(Self { bodies, fragments, skipped })
+        Ok(Self { bodies, fragments, skipped, unlisted: options.unlisted })
     }
 
     /// Functions that can be copied, whole or in part.
@@ -159,7 +177,7 @@ impl Candidates {
     /// The pieces; a number stands for each in [`copy`].
     #[must_use]
     pub fn candidates(&self, file: &ElfFile<'_>, analysis: &Analysis<'_>) -> Vec<Candidate> {
-        let followed = references::followed(file, analysis, &self.bodies);
+        let (followed, _) = references::followed(file, analysis, &self.bodies, self.unlisted);
         let candidate = |fragment: &Fragment| {
             let range = fragment.original(&self.bodies);
             let alignment = placed::alignment_of(range.start, &followed, &analysis.code);
@@ -183,11 +201,11 @@ pub fn copy(
 ) -> Result<Copied> {
     let slot = program_headers::slot(file)?;
     let tables = unwind::OldTables::read(file)?;
-    let Candidates { bodies, fragments, mut skipped } = candidates;
+    let Candidates { bodies, fragments, mut skipped, unlisted } = candidates;
     let mut fragments: Vec<Fragment> =
         order.into_iter().filter_map(|number| fragments.get(number).cloned()).collect();
-    let image = Image::new(file, functions, analysis, tables.as_ref(), debug)?;
-    let mut followed = references::followed(file, analysis, &bodies);
+    let (mut followed, assumed) = references::followed(file, analysis, &bodies, unlisted);
+    let image = Image::new(file, functions, analysis, (tables.as_ref(), &assumed), debug)?;
     let originals = originals(&bodies, &fragments);
     followed.retain(|start| is_inside(&originals, *start));
     let mut tables_of_code = tables::of_bodies(file, analysis, &bodies);
@@ -198,7 +216,7 @@ pub fn copy(
     loop {
         let made = Copies::new((&bodies, &fragments), &followed, image.address, &analysis.code);
         let made = made.map(|copies| copies.with_tables(&tables_of_code));
-        let made = made.and_then(|copies| Ok((contents(&copies, analysis)?, copies)));
+        let made = made.and_then(|copies| Ok((contents(&copies, analysis, &assumed)?, copies)));
         let (contents, copies) = match made {
             Ok(made) => made,
             // Ends: each round leaves out a function.
@@ -241,6 +259,7 @@ pub fn copy(
                 .collect(),
             lost: slot.lost.filter(|_| !fragments.is_empty()),
             left_out: left_out.filter(|_| !fragments.is_empty()).collect(),
+            assumed: assumed.of(&followed).summary(),
         });
     }
 }
@@ -262,10 +281,15 @@ fn is_inside(ranges: &[Range<Address>], address: Address) -> bool {
 fn contents(
     copies: &Copies<'_>,
     analysis: &Analysis<'_>,
+    assumed: &Assumed,
 ) -> std::result::Result<Vec<Vec<u8>>, (usize, Obstacle, Address)> {
     let bytes = |(index, fragment): (usize, &Fragment)| {
         let code = analysis.code.bytes(copies.bodies[fragment.body].range.clone());
-        copies.bytes(index, code).map_err(|(obstacle, place)| (fragment.body, obstacle, place))
+        let bytes = copies.bytes(index, code).map_err(|(obstacle, place)| (fragment.body, obstacle, place));
+        bytes.map(|mut bytes| {
+            copies.lead_operands(index, assumed, &mut bytes);
+            bytes
+        })
     };
     copies.fragments.iter().enumerate().map(bytes).collect()
 }
@@ -325,6 +349,7 @@ struct Image<'run> {
     functions: &'run ElfFunctions<'run>,
     analysis: &'run Analysis<'run>,
     tables: Option<&'run unwind::OldTables<'run>>,
+    assumed: &'run Assumed,
     /// Where the segment of copies is in the file and in memory, and the page that it is aligned to.
     offset: u64,
     address: NewAddress,
@@ -337,13 +362,13 @@ impl<'run> Image<'run> {
         file: &'run ElfFile<'run>,
         functions: &'run ElfFunctions<'run>,
         analysis: &'run Analysis<'run>,
-        tables: Option<&'run unwind::OldTables<'run>>,
+        (tables, assumed): (Option<&'run unwind::OldTables<'run>>, &'run Assumed),
         debug: DebugPolicy,
     ) -> Result<Self> {
         let alignment = page(file);
         let offset = (file.bytes.len() as u64).next_multiple_of(alignment);
         let address = segment_address(file, alignment)?;
-        Ok(Self { file, functions, analysis, tables, offset, address, alignment, debug })
+        Ok(Self { file, functions, analysis, tables, assumed, offset, address, alignment, debug })
     }
 
     /// Originals whose addresses code of the output may form although they follow the copies.
@@ -375,7 +400,8 @@ impl<'run> Image<'run> {
         let mut sections = Sections::new(file)?;
         let mut output = file.bytes.to_vec();
         let index = sections.index_of_copies();
-        references::redirect(file, self.functions, self.analysis, copies, index, &mut output)?;
+        let listed = (self.functions, self.analysis, self.assumed);
+        references::redirect(file, listed, copies, index, &mut output)?;
         output.resize(self.offset as usize, 0);
         let at = |address: NewAddress| self.offset + address.distance_from(self.address);
         for (bytes, placed) in contents.iter().zip(&copies.placed) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::arranged::{Arranged, long_form, short_distance};
+use super::assumed::Assumed;
 use super::bodies::Body;
 use super::fragments::{Fragment, jump_size};
 use super::obstacle::Obstacle;
@@ -256,6 +257,20 @@ impl<'run> Copies<'run> {
             copy.extend(jump(self.processor, place, self.branch_target(target)).ok_or_else(unreached)?);
         }
         Ok(copy)
+    }
+
+    /// Writes the operands in `copy`, the bytes of the copy with this number, that were taken for addresses of functions.
+    pub(super) fn lead_operands(&self, index: usize, assumed: &Assumed, copy: &mut [u8]) {
+        let start = self.placed[index].start;
+        for number in assumed.operands_in(&self.fragments[index].original(self.bodies)) {
+            let Some(instruction) = self.copy_of(number.instruction) else { continue };
+            let within = number.place.distance_from(number.instruction);
+            let place = instruction.plus(within).distance_from(start) as usize;
+            let width = usize::from(number.width);
+            if let Some(field) = copy.get_mut(place..place + width) {
+                field.copy_from_slice(&self.kept_address(number.value).0.to_le_bytes()[..width]);
+            }
+        }
     }
 
     /// Writes the address that `instruction`, whose bytes end `copy`, states.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::assumed::{Assumed, UnlistedPointers};
 use super::bodies::Body;
 use super::inside::formed_addresses;
 use super::placed::Copies;
@@ -21,11 +22,17 @@ use reorder_image::elf::analysis::fields::CodeFields;
 use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
 use reorder_image::elf::functions::ElfFunctions;
 
-/// Starts of functions in `bodies` of which all addresses are known.
-pub(super) fn followed(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[Body]) -> BTreeSet<Address> {
-    if analysis.code.is_fixed_address {
+/// Starts of functions in `bodies` of which all addresses are known, and at a fixed address what was taken for one.
+pub(super) fn followed(
+    file: &ElfFile<'_>,
+    analysis: &Analysis<'_>,
+    bodies: &[Body],
+    unlisted: UnlistedPointers,
+) -> (BTreeSet<Address>, Assumed) {
+    let is_fixed = analysis.code.is_fixed_address;
+    if is_fixed && unlisted == UnlistedPointers::Keep {
         // Constants hold addresses that no table lists.
-        return BTreeSet::new();
+        return (BTreeSet::new(), Assumed::default());
     }
     let candidates = bodies.iter().filter(|body| {
         let has_prefix = analysis.partition.block(body.block).start != body.range.start;
@@ -51,7 +58,13 @@ pub(super) fn followed(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[Bo
             followed.remove(&target);
         }
     }
-    followed
+    if !is_fixed {
+        return (followed, Assumed::default());
+    }
+    let (assumed, excluded) = Assumed::find(file, analysis, &followed);
+    followed.retain(|start| !excluded.contains(start));
+    let assumed = assumed.of(&followed);
+    (followed, assumed)
 }
 
 /// The targets of the words of `bytes`, each read as a distance from itself, as in tables of relative pointers.
@@ -103,8 +116,7 @@ fn is_known_address(analysis: &Analysis<'_>, place: Address) -> bool {
 /// Branches that do not reach so far (R12).
 pub(super) fn redirect(
     file: &ElfFile<'_>,
-    functions: &ElfFunctions<'_>,
-    analysis: &Analysis<'_>,
+    (functions, analysis, assumed): (&ElfFunctions<'_>, &Analysis<'_>, &Assumed),
     copies: &Copies<'_>,
     index: u16,
     output: &mut [u8],
@@ -122,6 +134,16 @@ pub(super) fn redirect(
         if let Some(new) = new_address(pointer.target) {
             let fields = pointer.addend_field.into_iter().chain(pointer.place_field);
             fields.for_each(|field| put(field, &new.0.to_le_bytes()));
+        }
+    }
+    for &(place, start) in &assumed.words {
+        if let (Some(offset), Some(new)) = (file.offset_of(place, 8), new_address(start)) {
+            put(offset, &new.0.to_le_bytes());
+        }
+    }
+    for number in &assumed.operands {
+        if let Some(new) = new_address(number.value) {
+            put(analysis.code.file_offset(number.place), &new.0.to_le_bytes()[..usize::from(number.width)]);
         }
     }
     for symbol in functions.dynamic_symbols.iter() {

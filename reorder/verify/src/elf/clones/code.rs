@@ -7,6 +7,8 @@ use goblin::elf::section_header::{
     SHT_DYNAMIC, SHT_DYNSYM, SHT_GNU_HASH, SHT_HASH, SHT_NOTE, SHT_RELA, SHT_STRTAB,
 };
 
+use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
+
 use super::copies::Copies;
 use super::instruction::{Use, compare};
 use crate::aarch64::{Form, form, page};
@@ -77,6 +79,9 @@ fn check_function(
             if !is_same {
                 return Err(address);
             }
+        }
+        if pair.kept.is_some_and(|(before, after)| !copies.is_assumed_pointer(before, after)) {
+            return Err(address);
         }
         position += length as usize;
     }
@@ -150,7 +155,8 @@ fn distances<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (Fo
 /// returns: a program may compare it with a return address. Code is read at any division into instructions.
 ///
 /// In images at a fixed address, constants are such addresses: operands of instructions, from the start and the end of each function
-/// on (functions that overlap count as one), and eight bytes at any multiple of four. A pointer takes eight bytes.
+/// on (functions that overlap count as one), and words of eight bytes that lie in a list; on AArch64 eight bytes at any multiple
+/// of four.
 pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findings: &mut Findings) {
     let image = copies.old;
     let mut differs = |target: u64, place: u64| {
@@ -172,25 +178,88 @@ pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findi
     if image.header.e_type != ET_EXEC {
         return;
     }
+    let entries = match image.processor {
+        Processor::X86_64 => own_entries(copies, functions),
+        Processor::Aarch64 => BTreeSet::new(),
+    };
+    let is_operand = |place: u64| {
+        let function = functions.containing(Address(place));
+        let is_inside = function.is_some_and(|function| place + WORD <= function.old_end().0);
+        image.processor == Processor::X86_64 && is_inside
+    };
     for section in image.sections.iter().filter(|section| section.is_loaded()) {
         if section.is_code() && image.processor == Processor::X86_64 {
             section_constants(section, functions).for_each(|(place, value)| differs(value, place));
         }
         if section.is_code() || !has_known_format(section) {
-            aligned_words(section).for_each(|(place, value)| differs(value, place));
+            let words = aligned_words(section);
+            let may_be_known = |place: u64| {
+                image.processor == Processor::Aarch64
+                    || is_listed(copies, place) && !entries.contains(&place) && !is_operand(place)
+            };
+            let words =
+                words.filter(|(place, value)| copies.has_copy(Address(*value)) && may_be_known(*place));
+            words.for_each(|(place, value)| differs(value, place));
         }
     }
 }
 
+/// Whether the word at `place` may be one of a list of places: it is aligned, and one of the two words on each side is an address
+/// of code, too.
+fn is_listed(copies: &Copies<'_>, place: u64) -> bool {
+    let is_code = |place: u64| {
+        copies.old.word_at(place).is_some_and(|value| copies.old.code_at(value, value).is_some())
+    };
+    let close = [place.wrapping_sub(2 * WORD), place.wrapping_sub(WORD), place + WORD, place + 2 * WORD];
+    place.is_multiple_of(WORD) && close.into_iter().any(is_code)
+}
+
+/// Bytes of an address.
+const WORD: u64 = 8;
+
+/// Places of entries of tables of addresses that a function jumps through or loads from: as far as the words from the base on
+/// lead to code, up to the last that leads into the function itself.
+fn own_entries(copies: &Copies<'_>, functions: &AddressMoves) -> BTreeSet<u64> {
+    let image = copies.old;
+    let mut places = BTreeSet::new();
+    for function in functions.as_slice() {
+        let Some(code) = copies.originals(function.old_start) else { continue };
+        let code = &code[..code.len().min(usize::try_from(function.size).unwrap_or(usize::MAX))];
+        for instruction in &mut Decoder::with_ip(64, code, function.old_start.0, DecoderOptions::NONE) {
+            let is_load = instruction.mnemonic() == Mnemonic::Mov
+                && instruction.op1_kind() == OpKind::Memory
+                && instruction.op0_register().is_gpr64();
+            let is_jump = instruction.mnemonic() == Mnemonic::Jmp && instruction.op0_kind() == OpKind::Memory;
+            let is_table = (is_load || is_jump)
+                && (instruction.memory_base(), instruction.memory_index_scale()) == (Register::None, 8)
+                && instruction.memory_index() != Register::None;
+            let mut place = instruction.memory_displacement64();
+            let mut waiting = Vec::new();
+            while let Some(entry) = is_table.then(|| image.word_at(place)).flatten()
+                && image.code_at(entry, entry).is_some()
+            {
+                waiting.push(place);
+                if (function.old_start..function.old_end()).contains(&Address(entry)) {
+                    places.extend(waiting.drain(..));
+                }
+                place = place.wrapping_add(WORD);
+            }
+        }
+    }
+    places
+}
+
 /// Whether this is a table of the loader or of the unwinder: the program compares nothing with what it holds.
-fn has_known_format(section: &SectionView<'_>) -> bool {
+pub(super) fn has_known_format(section: &SectionView<'_>) -> bool {
     const KINDS: [u32; 8] =
         [SHT_RELA, SHT_RELR, SHT_DYNSYM, SHT_STRTAB, SHT_HASH, SHT_GNU_HASH, SHT_DYNAMIC, SHT_NOTE];
     KINDS.contains(&section.kind) || section.name.starts_with(b".eh_frame")
 }
 
 /// Eight bytes at each multiple of four, as (place, value).
-fn aligned_words<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'view {
+pub(super) fn aligned_words<'view>(
+    section: &'view SectionView<'_>,
+) -> impl Iterator<Item = (u64, u64)> + 'view {
     let places = (section.address..section.end()).filter(|place| place.is_multiple_of(4));
     places.filter_map(|place| {
         let position = usize::try_from(place - section.address).ok()?;

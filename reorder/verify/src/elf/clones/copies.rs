@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use goblin::elf::header::ET_EXEC;
+
 use super::claimed::check_places;
 use super::pairing::InstructionMap;
 use super::record::{Copied, CopiedTable, Listed, Record};
 use super::tables::check_table_places;
 use crate::elf::view::{ElfView, SectionView};
 use crate::moves::AddressMoves;
+use crate::processor::Processor;
 use crate::report::Difference;
 use reorder_base::address::{Address, NewAddress};
 
@@ -170,6 +173,12 @@ impl<'a> Copies<'a> {
             self.led.insert(address);
         }
         is_entry
+    }
+
+    /// The same for numbers that nothing lists as pointers, in an x86-64 program at a fixed address.
+    pub(super) fn is_assumed_pointer(&mut self, address: Address, found: NewAddress) -> bool {
+        let may_be_one = self.old.header.e_type == ET_EXEC && self.old.processor == Processor::X86_64;
+        may_be_one && self.stands_for(address, found)
     }
 
     /// Records that the copy of the instruction at `place` forms the address `found` instead of `address`; gives whether

@@ -5,7 +5,7 @@
 //! addresses differ; programs are assumed not to compute with them, except after calls into a function's own middle.
 
 use super::copies::Copies;
-use super::instruction::{Use, compare, jump_target};
+use super::instruction::{Pair, Use, compare, jump_target};
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
 
@@ -35,6 +35,9 @@ fn follow_from(copies: &mut Copies<'_>, start: NewAddress) -> Result<(), Differe
             .zip(copies.copied(address))
             .and_then(|(old, new)| compare(copies.old.processor, (old, original), (new, address)))
             .filter(|pair| !pair.is_placed);
+        let is_known =
+            |pair: &Pair| pair.kept.is_none_or(|(before, after)| copies.is_assumed_pointer(before, after));
+        let pair = pair.filter(is_known);
         let Some((pair, length)) = pair.and_then(|pair| Some((pair, pair.common_length()?))) else {
             let name = format!("the copy of the instruction at {original}");
             let offset = copies.offset(address);

@@ -97,6 +97,11 @@ fn check_stated(
     if pair.is_call {
         copies.returned_to.insert(at.original.plus(pair.old_length));
     }
+    if let Some((before, after)) =
+        pair.kept.filter(|(before, after)| !copies.is_assumed_pointer(*before, *after))
+    {
+        return Err(wrong_address(copies, at.copy, before, after));
+    }
     let Some((before, after, usage)) = pair.stated else { return Ok(()) };
     // The return address of a call is a place in the copy. Code that calls into its own function's middle computes with it.
     let learns_place = usage == Use::Call && copies.is_middle(at.original, before);
@@ -112,9 +117,13 @@ fn check_stated(
     if is_same && !learns_place {
         return Ok(());
     }
-    let name = format!("what the copied instruction at {} states", at.copy);
+    Err(wrong_address(copies, at.copy, before, after))
+}
+
+fn wrong_address(copies: &Copies<'_>, place: NewAddress, before: Address, after: NewAddress) -> Difference {
+    let name = format!("what the copied instruction at {place} states");
     let expected = format!("{before} or its copy");
-    Err(Difference::new(Check::Copies, copies.offset(at.copy), name, expected, after.to_string()))
+    Difference::new(Check::Copies, copies.offset(place), name, expected, after.to_string())
 }
 
 /// Whether an address may be stated instead of another one.

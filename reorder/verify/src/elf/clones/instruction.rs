@@ -1,6 +1,6 @@
 //! Compares one instruction of an original with that of its copy: whether both do the same, and where they lead.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::branch::Branch;
 use crate::aarch64::{Form, effects, form};
@@ -39,6 +39,8 @@ pub(super) struct Pair {
     pub(super) is_placed: bool,
     /// The addresses that they state: old, new, and their use.
     pub(super) stated: Option<(Address, NewAddress, Use)>,
+    /// The numbers that they keep, if these differ; in a program at a fixed address they may be addresses.
+    pub(super) kept: Option<(Address, NewAddress)>,
 }
 
 impl Pair {
@@ -76,6 +78,12 @@ fn compare_x86_64(
         _ => before.mnemonic() != Mnemonic::Hlt,
     };
     let [first, second] = &decoders;
+    // Compared below as if the number were that of the old instruction.
+    let mut same = [0; MAX_LENGTH];
+    let (kept, new) = match kept_numbers((first, &before, old), (second, &after, new), &mut same) {
+        Some((kept, new)) => (Some(kept), new),
+        None => (None, new),
+    };
     let stated = match (addressing(first, &before), addressing(second, &after)) {
         (Addressing::None, Addressing::None) if old == new => None,
         (Addressing::Field(field), Addressing::Field(other)) if field.is_branch && other.is_branch => {
@@ -97,7 +105,39 @@ fn compare_x86_64(
         _ => return None,
     };
     let (old_length, new_length) = (old.len() as u64, new.len() as u64);
-    Some(Pair { old_length, new_length, continues, is_trap, is_call, is_placed: false, stated })
+    Some(Pair { old_length, new_length, continues, is_trap, is_call, is_placed: false, stated, kept })
+}
+
+/// Bytes of the longest instruction.
+const MAX_LENGTH: usize = 15;
+
+/// Two numbers of 64 bits, at the same place of two instructions of one length, if they differ; and the bytes of the new
+/// instruction with the number of the old one.
+fn kept_numbers<'same>(
+    (first, before, old): (&Decoder<'_>, &Instruction, &[u8]),
+    (second, after, new): (&Decoder<'_>, &Instruction, &[u8]),
+    same: &'same mut [u8; MAX_LENGTH],
+) -> Option<((Address, NewAddress), &'same [u8])> {
+    let (one, other) = (first.get_constant_offsets(before), second.get_constant_offsets(after));
+    let (offset, width) = (one.immediate_offset(), one.immediate_size());
+    let is_alike = before.code() == after.code()
+        && old.len() == new.len()
+        && (offset, width) == (other.immediate_offset(), other.immediate_size());
+    let operand = before.op_count().checked_sub(1)?;
+    let is_whole = match before.op_kind(operand) {
+        OpKind::Immediate64 | OpKind::Immediate32to64 => true,
+        OpKind::Immediate32 => before.op0_register().is_gpr32() && before.mnemonic() == Mnemonic::Mov,
+        _ => false,
+    };
+    if !is_alike || !is_whole || !matches!(before.mnemonic(), Mnemonic::Mov | Mnemonic::Push | Mnemonic::Cmp)
+    {
+        return None;
+    }
+    let numbers = (Address(before.immediate(operand)), NewAddress(after.immediate(operand)));
+    let same = same.get_mut(..new.len())?;
+    same.copy_from_slice(new);
+    same.get_mut(offset..offset + width)?.copy_from_slice(old.get(offset..offset + width)?);
+    (numbers.0.0 != numbers.1.0).then_some((numbers, &*same))
 }
 
 fn compare_aarch64(
@@ -122,7 +162,7 @@ fn compare_aarch64(
     let is_call = found == Form::Call || is_register_call(before);
     let continues = !effects(before).ends || is_trap;
     let is_placed = uses_place(before);
-    Some(Pair { old_length: 4, new_length: 4, continues, is_trap, is_call, is_placed, stated })
+    Some(Pair { old_length: 4, new_length: 4, continues, is_trap, is_call, is_placed, stated, kept: None })
 }
 
 /// Whether `word` is `BRK`, after which a handler may continue.

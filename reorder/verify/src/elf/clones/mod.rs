@@ -9,6 +9,7 @@
 //!
 //! This module shares no code with the one that makes copies. The claim only says where to look.
 
+mod assumed;
 mod branch;
 mod claimed;
 mod code;
@@ -93,6 +94,7 @@ pub(super) fn check(
     claims.add(0, FILE_HEADER);
     claims.add(old.header.e_phoff, u64::from(old.header.e_phnum) * PROGRAM_HEADER);
     pointers::check_pointers(&mut copies, index, &mut claims, findings);
+    let assumed_words = assumed::check_words(&mut copies, &functions, &mut claims, findings);
     code::check_originals(&mut copies, &functions, &mut claims, findings);
     unwind::check_unwind(&mut copies, findings)?;
     let instructions = match record.listed {
@@ -104,7 +106,8 @@ pub(super) fn check(
     if record.listed == Listed::Fragments {
         filler::check_filler(&copies, &segment, findings);
     }
-    pointers::check_identity(&copies, findings);
+    pointers::check_identity(&copies, &functions, findings);
+    assumed::tell(&copies, assumed_words, findings);
     code::check_insides(&copies, &functions, findings);
     restartable::check_restartable(&copies, findings);
     symbols::check_added_symbols(&copies, index, findings);

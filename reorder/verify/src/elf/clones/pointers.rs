@@ -8,12 +8,14 @@ use goblin::elf::reloc::{R_AARCH64_IRELATIVE, R_AARCH64_RELATIVE, R_X86_64_IRELA
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_PROGBITS, SHT_RELA};
 use goblin::elf::sym::STT_SECTION;
 
+use super::assumed;
 use super::code;
 use super::copies::Copies;
 use super::segments::EXCEPTIONS;
 use crate::bytes::{displacement_at, u64_at};
 use crate::elf::symbol_walk::{SYMBOL_SIZE, symbol_at};
 use crate::elf::view::{ElfView, SectionView};
+use crate::moves::AddressMoves;
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
@@ -171,7 +173,7 @@ fn named_by_relocations<'view>(image: &'view ElfView<'_>) -> impl Iterator<Item 
 
 /// Checks that no address of an original is kept if some address of its function is that of the copy: programs compare
 /// addresses of functions.
-pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
+pub(super) fn check_identity(copies: &Copies<'_>, functions: &AddressMoves, findings: &mut Findings) {
     // An original keeps its address, so the old address is searched for in the new image.
     let formed = code::formed(copies, &copies.led).into_iter();
     let mut kept: BTreeMap<Address, Keeper> =
@@ -205,7 +207,12 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
             kept.extend(Some((Address(place.plus(distance).0), Keeper::Mapped(place))).filter(wanted));
         }
     }
-    if copies.old.header.e_type == ET_EXEC && !copies.led.is_empty() {
+    let constants = assumed::still_held(copies, functions).into_iter();
+    kept.extend(constants.map(|(address, place)| (address, Keeper::Mapped(place))));
+    if copies.old.header.e_type == ET_EXEC
+        && copies.old.processor == Processor::Aarch64
+        && !copies.led.is_empty()
+    {
         let found = "some are those of copies";
         let expected = "addresses of originals, which constants hold";
         let name = "addresses of functions at fixed places";

@@ -1,0 +1,153 @@
+//! Numbers that were taken for pointers to functions with copies, in an x86-64 program at a fixed address.
+//!
+//! The writer looks for what speaks for a pointer; this module looks for what speaks against one: an instruction that reads or
+//! writes a part of the word, or a number with a fraction. And it looks for numbers that still hold the original's address: a
+//! function has one address everywhere, or its pointers would differ from each other.
+
+use std::collections::BTreeMap;
+
+use goblin::elf::header::ET_EXEC;
+use iced_x86::{Decoder, DecoderOptions, Instruction, MemorySize, OpKind, Register};
+
+use super::code::{aligned_words, has_known_format};
+use super::copies::Copies;
+use crate::bytes::{range, u32_at, u64_at};
+use crate::elf::absolute::{code_constants, section_constants};
+use crate::moves::AddressMoves;
+use crate::processor::Processor;
+use crate::remark::Remark;
+use crate::report::{Check, Difference, Findings};
+use crate::unchanged::Claims;
+use reorder_base::address::{Address, NewAddress};
+
+/// Bytes of a pointer in data.
+const WORD: u64 = 8;
+
+/// Claims the words of data that hold the address of a copy instead of that of a function, and checks that nothing
+/// contradicts them. Gives their number.
+pub(super) fn check_words(
+    copies: &mut Copies<'_>,
+    functions: &AddressMoves,
+    claims: &mut Claims,
+    findings: &mut Findings,
+) -> usize {
+    if !may_have_assumed(copies) {
+        return 0;
+    }
+    let (old, new) = (copies.old, copies.new.bytes);
+    let mut words = Vec::new();
+    let is_data = |section: &&_| may_hold_pointers(section);
+    for section in old.sections.iter().filter(is_data) {
+        for place in (section.address.next_multiple_of(WORD)..section.end()).step_by(WORD as usize) {
+            let (position, offset) = (place - section.address, section.offset + (place - section.address));
+            let before = usize::try_from(position).ok().and_then(|position| u64_at(section.bytes, position));
+            let after = range(new, offset, WORD).and_then(|word| u64_at(word, 0));
+            let (Some(before), Some(after)) = (before, after) else { continue };
+            if before != after && copies.is_assumed_pointer(Address(before), NewAddress(after)) {
+                claims.add(offset, WORD);
+                words.push(place);
+            }
+        }
+    }
+    for (place, instruction) in contradictions(copies, functions, &words) {
+        let name = format!("the word at {}", Address(place));
+        let expected = "no change: the instruction at ".to_owned() + &Address(instruction).to_string();
+        let found = "the address of a copy";
+        findings.differs(Difference::new(
+            Check::Copies,
+            None,
+            name,
+            expected + " reads it as a number",
+            found,
+        ));
+    }
+    findings.checked(Check::Copies, "words that were taken for pointers", words.len());
+    words.len()
+}
+
+/// Says that the proof rests on an assumption, if it does.
+pub(super) fn tell(copies: &Copies<'_>, words: usize, findings: &mut Findings) {
+    if may_have_assumed(copies) && !copies.led.is_empty() {
+        findings.remark(Remark::PointersAssumed { functions: copies.led.len(), words });
+    }
+}
+
+/// Whether nothing lists the pointers of this image.
+fn may_have_assumed(copies: &Copies<'_>) -> bool {
+    copies.old.header.e_type == ET_EXEC && copies.old.processor == Processor::X86_64
+}
+
+fn may_hold_pointers(section: &crate::elf::view::SectionView<'_>) -> bool {
+    section.is_loaded() && !section.is_code() && !has_known_format(section)
+}
+
+/// Words among `words`, which ascend, that an instruction uses otherwise than as a whole: (word, instruction).
+fn contradictions(copies: &Copies<'_>, functions: &AddressMoves, words: &[u64]) -> BTreeMap<u64, u64> {
+    let mut found = BTreeMap::new();
+    if words.is_empty() {
+        return found;
+    }
+    for function in functions.as_slice() {
+        let Some(code) = copies.originals(function.old_start) else { continue };
+        let code = &code[..code.len().min(function.size as usize)];
+        let decoder = Decoder::with_ip(64, code, function.old_start.0, DecoderOptions::NONE);
+        for instruction in decoder {
+            let Some(place) = stated_place(&instruction) else { continue };
+            let size = instruction.memory_size();
+            let (bytes, end) = (size.size() as u64, place.saturating_add(size.size() as u64));
+            let first = words.partition_point(|word| word.saturating_add(WORD) <= place);
+            let touched = words[first..].iter().take_while(|word| **word < end);
+            let is_number = bytes < WORD || matches!(size, MemorySize::Float64 | MemorySize::Float80);
+            for word in touched.filter(|word| is_number || place > **word || end < **word + WORD) {
+                found.insert(*word, instruction.ip());
+            }
+        }
+    }
+    found
+}
+
+/// The address that an instruction reads or writes, or that of the first element of an array.
+fn stated_place(instruction: &Instruction) -> Option<u64> {
+    let has_memory =
+        (0..instruction.op_count()).any(|operand| instruction.op_kind(operand) == OpKind::Memory);
+    if !has_memory {
+        return None;
+    }
+    match instruction.memory_base() {
+        Register::RIP => Some(instruction.ip_rel_memory_address()),
+        Register::None => Some(instruction.memory_displacement64()),
+        _ => None,
+    }
+}
+
+/// Numbers of the new image that are the address of an original that is known by its copy: (address, place).
+pub(super) fn still_held(copies: &Copies<'_>, functions: &AddressMoves) -> Vec<(Address, NewAddress)> {
+    let mut held = Vec::new();
+    if !may_have_assumed(copies) || copies.led.is_empty() {
+        return held;
+    }
+    let mut note = |place: u64, value: u64| {
+        if copies.led.contains(&Address(value)) {
+            held.push((Address(value), NewAddress(place)));
+        }
+    };
+    for section in &copies.new.sections {
+        let is_old = copies.old.sections.iter().any(|old| old.address == section.address && old.is_code());
+        if section.is_code() && is_old {
+            section_constants(section, functions).for_each(|(place, value)| note(place, value));
+            aligned_words(section).for_each(|(place, value)| note(place, value));
+        } else if may_hold_pointers(section) {
+            aligned_words(section).for_each(|(place, value)| note(place, value));
+            for position in (0..section.bytes.len()).step_by(4) {
+                let value = u32_at(section.bytes, position).unwrap_or(0);
+                note(section.address + position as u64, u64::from(value));
+            }
+        }
+    }
+    for copied in &copies.by_copy {
+        let bytes = copies.copied(copied.copy).unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min(copied.copy_size as usize)];
+        code_constants(bytes, copied.copy.0).for_each(|(place, value)| note(place, value));
+    }
+    held
+}
