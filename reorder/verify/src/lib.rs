@@ -56,6 +56,8 @@ pub struct TableUse {
     pub place: Address,
     /// First address of the table.
     pub table: Address,
+    /// Bytes of an entry: four of a distance from the table, eight of an address.
+    pub entry: u64,
     /// Number of entries that a copy of the table would have.
     pub count: u64,
 }

@@ -19,6 +19,8 @@ pub struct ControlStep {
     pub jumps_to_computed: bool,
     /// The address that it puts into a register.
     pub formed: Option<Address>,
+    /// A table of addresses of which it loads an entry, or jumps to one.
+    pub loads_from: Option<Address>,
 }
 
 /// The instruction at the start of `bytes`, which lie at `address`; `None` if they are none.
@@ -40,6 +42,11 @@ fn x86_64(bytes: &[u8], address: Address) -> Option<ControlStep> {
     let stops =
         matches!(flow, FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return);
     let is_formed = instruction.mnemonic() == Mnemonic::Lea && instruction.memory_base() == Register::RIP;
+    let reads_entry = (0..instruction.op_count())
+        .any(|operand| instruction.op_kind(operand) == OpKind::Memory)
+        && instruction.memory_base() == Register::None
+        && instruction.memory_index() != Register::None
+        && instruction.memory_index_scale() == 8;
     let names_target = instruction.op0_kind() == OpKind::NearBranch64;
     Some(ControlStep {
         length: instruction.len() as u64,
@@ -47,6 +54,7 @@ fn x86_64(bytes: &[u8], address: Address) -> Option<ControlStep> {
         target: names_target.then(|| Address(instruction.near_branch_target())),
         jumps_to_computed: flow == FlowControl::IndirectBranch,
         formed: is_formed.then(|| Address(instruction.ip_rel_memory_address())),
+        loads_from: reads_entry.then(|| Address(instruction.memory_displacement64())),
     })
 }
 
@@ -62,7 +70,7 @@ fn aarch64(bytes: &[u8], address: Address) -> Option<ControlStep> {
         _ => (true, None, None),
     };
     let jumps_to_computed = matches!(operation, Operation::BranchRegister(_));
-    Some(ControlStep { length: WORD, continues, target, jumps_to_computed, formed })
+    Some(ControlStep { length: WORD, continues, target, jumps_to_computed, formed, loads_from: None })
 }
 
 #[cfg(test)]

@@ -352,24 +352,35 @@ pub(crate) fn kept_numbers_from(
     found
 }
 
-/// Bases of the tables of eight-byte entries from which the code jumps or loads at an index. Code is read as by [`constants_from`].
+/// Bases of the tables of addresses through which the code jumps at an index, by one instruction or by a load and a jump. Code is
+/// read as by [`constants_from`].
 pub(crate) fn table_bases(
     code: &CodeSpace<'_>,
     range: Range<Address>,
     starts: impl Iterator<Item = Address>,
 ) -> Vec<Address> {
     let mut bases = Vec::new();
+    // The address after a load of an entry, its register, and the table.
+    let mut loaded: Option<(u64, Register, Address)> = None;
     read_from(code, range, starts, |_, instruction| {
-        let operand = match instruction.mnemonic() {
-            Mnemonic::Jmp => instruction.op0_kind(),
-            Mnemonic::Mov if instruction.op0_register().is_gpr64() => instruction.op1_kind(),
-            _ => return,
+        let is_entry = |operand| {
+            instruction.op_kind(operand) == OpKind::Memory
+                && instruction.memory_base() == Register::None
+                && instruction.memory_index() != Register::None
+                && instruction.memory_index_scale() == 8
         };
-        let is_read = operand == OpKind::Memory
-            && instruction.memory_base() == Register::None
-            && instruction.memory_index() != Register::None
-            && instruction.memory_index_scale() == 8;
-        bases.extend(is_read.then(|| Address(instruction.memory_displacement64())));
+        let (register, base) = (instruction.op0_register(), Address(instruction.memory_displacement64()));
+        let before = loaded.take();
+        match instruction.mnemonic() {
+            Mnemonic::Jmp if is_entry(0) => bases.push(base),
+            Mnemonic::Jmp => bases.extend(
+                before
+                    .filter(|before| (before.0, before.1) == (instruction.ip(), register))
+                    .map(|before| before.2),
+            ),
+            Mnemonic::Mov if is_entry(1) => loaded = Some((instruction.next_ip(), register, base)),
+            _ => {}
+        }
     });
     bases
 }

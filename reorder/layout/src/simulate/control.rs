@@ -44,6 +44,22 @@ pub(super) struct CopiedControl<'image> {
     initialisers: Vec<Span>,
 }
 
+/// A jump table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Table {
+    address: Address,
+    holds: Holds,
+}
+
+/// What the entries of a table hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Holds {
+    /// Distances from the table.
+    Distances,
+    /// Addresses, in a program at a fixed address.
+    Addresses,
+}
+
 /// Where a block runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
@@ -129,25 +145,33 @@ impl<'image> CopiedControl<'image> {
         places.into_iter().map(|place| Span { start: place.start.0, end: place.end.0 }).collect()
     }
 
-    /// Whether `address` can be that of a jump table of `function`.
-    fn is_table(&self, address: Address, function: &Function) -> bool {
+    /// Whether there can be a jump table of `function`.
+    fn is_table(&self, table: Table, function: &Function) -> bool {
         let mut code = self.old.sections.iter().filter(|section| section.is_executable());
-        !code.any(|section| section.contains(address)) && self.entries(address, function).next().is_some()
+        !code.any(|section| section.contains(table.address)) && self.entries(table, function).next().is_some()
     }
 
-    /// Where the entries of the table at `address` lead, up to the first that leads out of `function`.
-    fn entries(&self, address: Address, function: &Function) -> impl Iterator<Item = Address> + use<'image> {
+    /// Where the entries of a table lead: of distances, up to the first that leads out of `function`; of addresses, those in it up
+    /// to the first that leads to no code.
+    fn entries(&self, table: Table, function: &Function) -> impl Iterator<Item = Address> + use<'image> {
         /// More than any switch has.
         const MAX_ENTRIES: u64 = 4096;
-        /// Bytes of an entry: the distance from the table.
-        const ENTRY: u64 = 4;
         let (old, range) = (self.old, function.start..function.end);
-        let entry = move |number: u64| {
-            let bytes = old.bytes_at(address.plus(number * ENTRY), ENTRY)?.first_chunk()?;
-            let target = address.plus(i64::from(i32::from_le_bytes(*bytes)) as u64);
-            range.contains(&target).then_some(target)
+        let entry = move |number: u64| match table.holds {
+            Holds::Distances => {
+                let bytes = old.bytes_at(table.address.plus(number * 4), 4)?.first_chunk()?;
+                let target = table.address.plus(i64::from(i32::from_le_bytes(*bytes)) as u64);
+                range.contains(&target).then_some(Some(target))
+            }
+            Holds::Addresses => {
+                let bytes = old.bytes_at(table.address.plus(number * 8), 8)?.first_chunk()?;
+                let target = Address(u64::from_le_bytes(*bytes));
+                let mut code = old.sections.iter().filter(|section| section.is_executable());
+                let is_code = code.any(|section| section.contains(target));
+                is_code.then(|| Some(target).filter(|target| range.contains(target)))
+            }
         };
-        (0..MAX_ENTRIES).map_while(entry)
+        (0..MAX_ENTRIES).map_while(entry).flatten()
     }
 
     /// The copy of the jump table at `address` of the old image.
@@ -171,7 +195,7 @@ struct Follower<'run> {
     /// By function: where its computed jumps lead, and the blocks that only they lead to.
     computed: BTreeMap<FunctionIndex, (BTreeSet<Place>, Vec<usize>)>,
     /// By function: the jump tables whose address it formed.
-    tables: BTreeMap<FunctionIndex, BTreeSet<Address>>,
+    tables: BTreeMap<FunctionIndex, BTreeSet<Table>>,
     places: Vec<Vec<Span>>,
 }
 
@@ -266,11 +290,13 @@ impl Follower<'_> {
                 self.go_to(target, leads);
             }
             let function = self.blocks[block].function;
-            if let Some(formed) =
-                step.formed.filter(|formed| control.is_table(*formed, self.functions.get(function)))
+            let formed = step.formed.map(|address| Table { address, holds: Holds::Distances });
+            let read = step.loads_from.map(|address| Table { address, holds: Holds::Addresses });
+            let named = formed.or(read);
+            if let Some(named) = named.filter(|table| control.is_table(*table, self.functions.get(function)))
             {
-                self.tables.entry(function).or_default().insert(formed);
-                table = Some(formed);
+                self.tables.entry(function).or_default().insert(named);
+                table = Some(named);
             }
             if step.jumps_to_computed {
                 self.jump_by_table(block, table, place);
@@ -292,11 +318,11 @@ impl Follower<'_> {
 
     /// Follows a jump through `table`; if its address was formed in another block, through the copied tables of the function,
     /// or through all if none is copied.
-    fn jump_by_table(&mut self, block: usize, table: Option<Address>, place: Place) {
+    fn jump_by_table(&mut self, block: usize, table: Option<Table>, place: Place) {
         let control = self.control;
         let function = self.blocks[block].function;
-        let is_copied = |table: &Address| place == Place::Copy && control.table_at(*table).is_some();
-        let mut tables: Vec<Address> = match table {
+        let is_copied = |table: &Table| place == Place::Copy && control.table_at(table.address).is_some();
+        let mut tables: Vec<Table> = match table {
             Some(table) => vec![table],
             None => self.tables.get(&function).into_iter().flatten().copied().collect(),
         };
@@ -304,7 +330,7 @@ impl Follower<'_> {
             tables.retain(is_copied);
         }
         for table in &tables {
-            let copied = control.table_at(*table).filter(|_| is_copied(table));
+            let copied = control.table_at(table.address).filter(|_| is_copied(table));
             let leads = if copied.is_some() { Place::Copy } else { Place::Original };
             for target in control.entries(*table, self.functions.get(function)) {
                 self.go_to(target, leads);

@@ -10,7 +10,7 @@ use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::header::{
     EI_CLASS, EI_DATA, ELFCLASS64, ELFDATA2LSB, EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC,
 };
-use goblin::elf::program_header::PT_LOAD;
+use goblin::elf::program_header::{PF_W, PT_LOAD};
 use goblin::elf::section_header::{SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS, SHT_NULL};
 use goblin::elf::{Elf, Header, ProgramHeader, SectionHeader};
 
@@ -207,6 +207,14 @@ impl<'data> ElfView<'data> {
         let fits = within.checked_add(size)? <= segment.p_filesz;
         let offset = segment.p_offset.checked_add(within)?;
         (fits && range(self.bytes, offset, size).is_some()).then_some(FileOffset(offset))
+    }
+
+    /// Whether a segment that the program may write to contains `address`.
+    pub(crate) fn is_writable(&self, address: u64) -> bool {
+        self.mapped.iter().any(|segment| {
+            let end = segment.p_vaddr.saturating_add(segment.p_memsz);
+            segment.p_flags & PF_W != 0 && (segment.p_vaddr..end).contains(&address)
+        })
     }
 
     /// The eight bytes that the loader maps at `address`, as a number.

@@ -67,7 +67,7 @@ fn is_refused(what: &str, change: impl FnOnce(&mut Design)) {
 /// A writer of copies may ask for what will be accepted.
 #[test]
 fn uses_that_would_be_accepted_are_known() {
-    let usage = |place, count| TableUse { place: Address(place), table: Address(TABLE), count };
+    let usage = |place, count| TableUse { place: Address(place), table: Address(TABLE), entry: 4, count };
     let uses = [usage(0x1047, 3), usage(0x1047, 2), usage(0x1047, 4), usage(0x1020, 3)];
     let image = Design::dispatching().without_copies();
     assert_eq!(provable_tables(&image, &uses).unwrap(), [true, false, true, false]);

@@ -172,7 +172,7 @@ pub fn kept_numbers(code: &CodeSpace<'_>, partition: &Partition) -> Vec<KeptNumb
     partition.blocks.par_iter().flat_map_iter(of_block).collect()
 }
 
-/// Bases of tables of addresses that x86-64 functions read at an index, each with the block that does.
+/// Bases of tables of addresses through which x86-64 functions jump at an index, each with the block that does.
 #[must_use]
 pub fn absolute_tables(code: &CodeSpace<'_>, partition: &Partition) -> Vec<(Address, BlockIndex)> {
     let of_block = |(block, index): (&Block, u32)| {

@@ -53,10 +53,7 @@ impl Assumed {
         analysis: &Analysis<'_>,
         starts: &BTreeSet<Address>,
     ) -> (Self, BTreeSet<Address>) {
-        let end =
-            file.segments.iter().map(|segment| segment.address.0.saturating_add(segment.memory_size)).max();
-        let is_near = end.is_some_and(|end| end < MAX_IMAGE_END);
-        if !is_near || analysis.code.processor != Processor::X86_64 {
+        if !operands_reach_copies(file) || analysis.code.processor != Processor::X86_64 {
             return (Self::default(), starts.clone());
         }
         let (mut words, mut operands) = (Vec::new(), Vec::new());
@@ -112,6 +109,12 @@ impl Assumed {
         let to = self.operands.partition_point(|number| number.place < range.end);
         &self.operands[from..to.max(from)]
     }
+}
+
+/// Whether operands of four bytes hold all addresses of copies.
+pub(super) fn operands_reach_copies(file: &ElfFile<'_>) -> bool {
+    let ends = file.segments.iter().map(|segment| segment.address.0.saturating_add(segment.memory_size));
+    ends.max().is_some_and(|end| end < MAX_IMAGE_END)
 }
 
 /// Four bytes at each multiple of `step` that are one of `starts`: the place, the start, and whether the next four are zero.

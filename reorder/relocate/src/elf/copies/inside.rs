@@ -6,10 +6,11 @@
 //! matters only to code that compares it with a program counter. Such code looks places up in a list, so on x86-64 a word counts
 //! that has another address of code close by: alone, it is most often text or a number.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::bodies::Body;
+use super::x86_64;
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 use reorder_image::decode::aarch64::{Operation, decode};
@@ -27,6 +28,8 @@ pub(super) struct Insides<'run> {
     /// Ranges with the starts of functions in them, ascending and disjoint, and the position of each among the bodies.
     ranges: Vec<(Range<Address>, &'run [Address], usize)>,
     evidence: Vec<Option<Address>>,
+    /// Where the instructions of bodies start, by position; `None` if these are not all.
+    instructions: BTreeMap<usize, Option<Vec<Address>>>,
 }
 
 impl<'run> Insides<'run> {
@@ -42,7 +45,8 @@ impl<'run> Insides<'run> {
             .map(|(index, body)| (body.range.clone(), body.function_starts.as_slice(), index))
             .collect();
         ranges.sort_unstable_by_key(|(range, ..)| range.start);
-        let mut insides = Self { ranges, evidence: vec![None; bodies.len()] };
+        let (evidence, instructions) = (vec![None; bodies.len()], BTreeMap::new());
+        let mut insides = Self { ranges, evidence, instructions };
         let is_fixed = file.linkage == Linkage::FixedAddress;
         if is_fixed && file.processor == Processor::X86_64 {
             for (value, place) in operands_of_code(&analysis.code, &analysis.partition) {
@@ -57,12 +61,17 @@ impl<'run> Insides<'run> {
             let bytes = file.section_bytes(section);
             if is_fixed && (section.is_executable() || holds_constants(section)) {
                 for (place, value) in words(bytes, section.address) {
-                    let is_own = || own_entries.contains(&place) || is_instruction(analysis, place);
-                    let may_be_known = || match file.processor {
-                        Processor::X86_64 => is_in_list(analysis, bytes, section.address, place) && !is_own(),
+                    let may_be_known = match file.processor {
+                        Processor::X86_64 => {
+                            insides.is_inside(value)
+                                && is_in_list(analysis, bytes, section.address, place)
+                                && !own_entries.contains(&place)
+                                && !is_instruction(analysis, place)
+                                && insides.starts_instruction(analysis, value)
+                        }
                         _ => true,
                     };
-                    if insides.is_inside(value) && may_be_known() {
+                    if may_be_known {
                         insides.note(value, place);
                     }
                 }
@@ -80,6 +89,22 @@ impl<'run> Insides<'run> {
     fn is_inside(&self, target: Address) -> bool {
         let after = self.ranges.partition_point(|(range, ..)| range.start < target);
         self.ranges[..after].last().is_some_and(|(range, ..)| target < range.end)
+    }
+
+    /// Whether an instruction starts at `target`, or its function has bytes that are no instructions. Each function is read once.
+    fn starts_instruction(&mut self, analysis: &Analysis<'_>, target: Address) -> bool {
+        let after = self.ranges.partition_point(|(range, ..)| range.start < target);
+        let Some((range, _, index)) = self.ranges[..after].last() else { return false };
+        let starts = self.instructions.entry(*index).or_insert_with(|| {
+            let (mut address, mut starts) = (range.start, Vec::new());
+            while address < range.end {
+                starts.push(address);
+                let step = x86_64::step(analysis.code.bytes(address..range.end), address)?;
+                address = address.plus(u64::from(step.length));
+            }
+            Some(starts)
+        });
+        starts.as_ref().is_none_or(|starts| starts.binary_search(&target).is_ok())
     }
 
     /// `place` holds, or forms, `target`.
@@ -115,8 +140,8 @@ fn is_in_list(analysis: &Analysis<'_>, bytes: &[u8], start: Address, place: Addr
         })
 }
 
-/// Places of the entries, up to the last that leads into the function itself, of each table of addresses that a function reads
-/// at an index. Such a table is no list of places that a handler looks up.
+/// Places of the entries, up to the last that leads into the function itself, of each table of addresses through which a
+/// function jumps at an index. Such a table is no list of places that a handler looks up.
 fn own_entries(file: &ElfFile<'_>, analysis: &Analysis<'_>) -> BTreeSet<Address> {
     let mut places = BTreeSet::new();
     for (base, block) in absolute_tables(&analysis.code, &analysis.partition) {

@@ -26,6 +26,7 @@ mod rows;
 mod sections;
 mod step;
 mod tables;
+mod tables_of_addresses;
 mod unwind;
 mod unwind_added;
 mod walk;
@@ -288,6 +289,7 @@ fn contents(
         let bytes = copies.bytes(index, code).map_err(|(obstacle, place)| (fragment.body, obstacle, place));
         bytes.map(|mut bytes| {
             copies.lead_operands(index, assumed, &mut bytes);
+            copies.lead_table_reads(index, &mut bytes);
             bytes
         })
     };

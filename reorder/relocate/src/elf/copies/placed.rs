@@ -8,7 +8,7 @@ use super::bodies::Body;
 use super::fragments::{Fragment, jump_size};
 use super::obstacle::Obstacle;
 use super::step::{Form, Reference, Step, Use};
-use super::tables::Table;
+use super::tables::{Entry, Table};
 use crate::code_reference::rewrite;
 use crate::debug::copies::{CopiedCode, CopiedRun};
 use crate::elf::aarch64 as encode;
@@ -50,12 +50,9 @@ pub(super) struct PlacedTable {
 impl PlacedTable {
     /// First address after it.
     pub(super) fn end(&self) -> NewAddress {
-        self.start.plus(ENTRY * self.table.targets.len() as u64)
+        self.start.plus(self.table.entry.size() * self.table.targets.len() as u64)
     }
 }
-
-/// Bytes of an entry.
-pub(super) const ENTRY: u64 = 4;
 
 /// One copy.
 #[derive(Clone, Debug)]
@@ -153,7 +150,7 @@ impl<'run> Copies<'run> {
     pub(super) fn with_tables(mut self, tables: &[Table]) -> Self {
         for table in tables {
             if table.fields.keys().any(|field| self.is_copied(*field)) {
-                let start = NewAddress(self.end.0.next_multiple_of(ENTRY));
+                let start = NewAddress(self.end.0.next_multiple_of(table.entry.size()));
                 self.tables.push(PlacedTable { start, table: table.clone() });
                 self.end = self.tables.last().map_or(self.end, PlacedTable::end);
             }
@@ -167,15 +164,21 @@ impl<'run> Copies<'run> {
         self.by_original[..after].last().is_some_and(|(_, end, _)| field < *end)
     }
 
-    /// The bytes of the copy of a table: distances from its start.
+    /// The bytes of the copy of a table.
     ///
     /// # Errors
     /// A distance that does not fit, which a segment next to the image does not have.
     pub(super) fn table_bytes(&self, table: &PlacedTable) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(table.table.targets.len() * ENTRY as usize);
+        let mut bytes = Vec::new();
         for target in &table.table.targets {
-            let distance = self.branch_target(*target).distance_from(table.start) as i64;
-            bytes.extend(i32::try_from(distance).ok()?.to_le_bytes());
+            let target = self.branch_target(*target);
+            match table.table.entry {
+                Entry::Target => bytes.extend(target.0.to_le_bytes()),
+                Entry::Distance => {
+                    let distance = target.distance_from(table.start) as i64;
+                    bytes.extend(i32::try_from(distance).ok()?.to_le_bytes());
+                }
+            }
         }
         Some(bytes)
     }
@@ -185,6 +188,23 @@ impl<'run> Copies<'run> {
         let known = self.tables.binary_search_by_key(&target, |placed| placed.table.base).ok()?;
         let placed = &self.tables[known];
         placed.table.fields.contains_key(&field).then_some(placed.start)
+    }
+
+    /// Writes the addresses of copied tables in `copy`, the bytes of the copy with this number, whose original names tables of
+    /// addresses.
+    pub(super) fn lead_table_reads(&self, index: usize, copy: &mut [u8]) {
+        let start = self.placed[index].start;
+        let range = self.fragments[index].original(self.bodies);
+        let tables = self.tables.iter().filter(|placed| placed.table.entry == Entry::Target);
+        for (placed, (field, instruction)) in tables
+            .flat_map(|placed| placed.table.fields.range(range.clone()).map(move |field| (placed, field)))
+        {
+            let Some(copied) = self.copy_of(*instruction) else { continue };
+            let place = copied.plus(field.distance_from(*instruction)).distance_from(start) as usize;
+            if let Some(bytes) = copy.get_mut(place..).and_then(|rest| rest.first_chunk_mut::<4>()) {
+                *bytes = (placed.start.0 as u32).to_le_bytes();
+            }
+        }
     }
 
     /// Where each copied instruction is, for those who describe code.

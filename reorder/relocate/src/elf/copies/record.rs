@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use super::placed::{Copies, ENTRY};
+use super::placed::Copies;
 use super::sections::RECORD;
 use reorder_base::little_endian::u64_at;
 use reorder_image::elf::file::ElfFile;
@@ -41,7 +41,8 @@ pub(super) fn write(old: &[u8], new: &[u8], copies: &Copies<'_>) -> Vec<u8> {
     }
     number(&mut record, copies.tables.len() as u64);
     for placed in &copies.tables {
-        for value in [placed.table.base.0, placed.start.0, ENTRY, placed.table.targets.len() as u64] {
+        let table = &placed.table;
+        for value in [table.base.0, placed.start.0, table.entry.size(), table.targets.len() as u64] {
             number(&mut record, value);
         }
     }

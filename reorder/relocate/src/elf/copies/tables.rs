@@ -12,6 +12,7 @@ use iced_x86::{
 
 use super::bodies::Body;
 use super::step::Use;
+use super::tables_of_addresses as addresses;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_base::processor::Processor;
@@ -21,11 +22,32 @@ use reorder_image::elf::analysis::jump_tables::JumpTable;
 use reorder_image::elf::file::ElfFile;
 use reorder_verify::{TableUse, provable_tables};
 
+/// What the entries of a table hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// The distance of the target from the table.
+    Distance,
+    /// The address of the target: in programs at a fixed address.
+    Target,
+}
+
+impl Entry {
+    /// Its bytes.
+    pub(super) fn size(self) -> u64 {
+        match self {
+            Self::Distance => 4,
+            Self::Target => 8,
+        }
+    }
+}
+
 /// A table of which there will be a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     /// Address of the first entry, from which entries count.
     pub base: Address,
+    /// What an entry holds.
+    pub entry: Entry,
     /// Where the entries lead.
     pub targets: Vec<Address>,
     /// Fields that state the address, and their instructions, which have it for dispatches alone.
@@ -42,7 +64,10 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
         by_block.entry(table.owner).or_default().push(table);
     }
     let mut factory = InstructionInfoFactory::new();
-    let mut tables = Vec::new();
+    let mut tables = match analysis.code.is_fixed_address {
+        true => addresses::of_bodies(file, analysis, bodies),
+        false => Vec::new(),
+    };
     for body in bodies {
         let Some(owned) = by_block.get(&body.block) else { continue };
         let code = Code::new(body, analysis, owned, file);
@@ -62,7 +87,8 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
                 fields.extend(is_for_dispatches.then_some((reference.place, instruction)));
             }
             if !fields.is_empty() {
-                found.push(Table { base: table.base, targets: table.targets(file).collect(), fields });
+                let targets = table.targets(file).collect();
+                found.push(Table { base: table.base, entry: Entry::Distance, targets, fields });
             }
         }
         // A dispatch that may read one of several tables reads them all where they are.
@@ -79,8 +105,9 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
 /// An image that the verifier cannot read.
 pub(super) fn provable(file: &ElfFile<'_>, mut tables: Vec<Table>) -> Result<Vec<Table>> {
     let uses_of = |table: &Table| {
-        let (base, count) = (table.base, table.targets.len() as u64);
-        let uses = table.fields.values().map(move |place| TableUse { place: *place, table: base, count });
+        let (base, entry, count) = (table.base, table.entry.size(), table.targets.len() as u64);
+        let uses =
+            table.fields.values().map(move |place| TableUse { place: *place, table: base, entry, count });
         uses.collect::<Vec<_>>()
     };
     let uses: Vec<TableUse> = tables.iter().flat_map(uses_of).collect();

@@ -7,7 +7,7 @@ use goblin::elf::section_header::{
     SHT_DYNAMIC, SHT_DYNSYM, SHT_GNU_HASH, SHT_HASH, SHT_NOTE, SHT_RELA, SHT_STRTAB,
 };
 
-use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind, Register};
 
 use super::copies::Copies;
 use super::instruction::{Use, compare};
@@ -74,7 +74,7 @@ fn check_function(
             let is_same = match usage {
                 Use::Jump | Use::Call => copies.leads_to(before, after),
                 Use::Value => copies.stands_for(before, after),
-                Use::Same => before.0 == after.0,
+                Use::Same | Use::Entry => before.0 == after.0,
             };
             if !is_same {
                 return Err(address);
@@ -187,6 +187,7 @@ pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findi
         let is_inside = function.is_some_and(|function| place + WORD <= function.old_end().0);
         image.processor == Processor::X86_64 && is_inside
     };
+    let mut listed = Vec::new();
     for section in image.sections.iter().filter(|section| section.is_loaded()) {
         if section.is_code() && image.processor == Processor::X86_64 {
             section_constants(section, functions).for_each(|(place, value)| differs(value, place));
@@ -199,9 +200,33 @@ pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findi
             };
             let words =
                 words.filter(|(place, value)| copies.has_copy(Address(*value)) && may_be_known(*place));
-            words.for_each(|(place, value)| differs(value, place));
+            listed.extend(words.map(|(place, value)| (value, place)));
         }
     }
+    if image.processor == Processor::X86_64 {
+        retain_starts(copies, functions, &mut listed);
+    }
+    listed.into_iter().for_each(|(value, place)| differs(value, place));
+}
+
+/// Keeps those of `listed` whose address is the start of an instruction of its function: nothing is interrupted, or returns,
+/// elsewhere. Functions with bytes that are no instructions have any.
+fn retain_starts(copies: &Copies<'_>, functions: &AddressMoves, listed: &mut Vec<(u64, u64)>) {
+    listed.sort_unstable();
+    let mut decoded: Option<(Address, Option<BTreeSet<u64>>)> = None;
+    listed.retain(|&(address, _)| {
+        let Some(function) = functions.containing(Address(address)) else { return true };
+        if decoded.as_ref().is_none_or(|(start, _)| *start != function.old_start) {
+            let code = copies.originals(function.old_start).unwrap_or_default();
+            let code = &code[..code.len().min(usize::try_from(function.size).unwrap_or(usize::MAX))];
+            let decoder = Decoder::with_ip(64, code, function.old_start.0, DecoderOptions::NONE);
+            let starts =
+                decoder.into_iter().map(|instruction| (!instruction.is_invalid()).then(|| instruction.ip()));
+            decoded = Some((function.old_start, starts.collect()));
+        }
+        let starts = decoded.as_ref().and_then(|(_, starts)| starts.as_ref());
+        starts.is_none_or(|starts| starts.contains(&address))
+    });
 }
 
 /// Whether the word at `place` may be one of a list of places: it is aligned, and one of the two words on each side is an address
@@ -217,18 +242,24 @@ fn is_listed(copies: &Copies<'_>, place: u64) -> bool {
 /// Bytes of an address.
 const WORD: u64 = 8;
 
-/// Places of entries of tables of addresses that a function jumps through or loads from: as far as the words from the base on
-/// lead to code, up to the last that leads into the function itself.
+/// Places of entries of tables of addresses that a function jumps through, by one instruction or two: as far as the words from
+/// the base on lead to code, up to the last that leads into the function itself.
 fn own_entries(copies: &Copies<'_>, functions: &AddressMoves) -> BTreeSet<u64> {
     let image = copies.old;
     let mut places = BTreeSet::new();
     for function in functions.as_slice() {
         let Some(code) = copies.originals(function.old_start) else { continue };
         let code = &code[..code.len().min(usize::try_from(function.size).unwrap_or(usize::MAX))];
-        for instruction in &mut Decoder::with_ip(64, code, function.old_start.0, DecoderOptions::NONE) {
+        let mut instructions =
+            Decoder::with_ip(64, code, function.old_start.0, DecoderOptions::NONE).into_iter().peekable();
+        while let Some(instruction) = instructions.next() {
+            let register = instruction.op0_register();
             let is_load = instruction.mnemonic() == Mnemonic::Mov
                 && instruction.op1_kind() == OpKind::Memory
-                && instruction.op0_register().is_gpr64();
+                && instructions.peek().is_some_and(|next| {
+                    next.flow_control() == FlowControl::IndirectBranch
+                        && (next.op0_kind(), next.op0_register()) == (OpKind::Register, register)
+                });
             let is_jump = instruction.mnemonic() == Mnemonic::Jmp && instruction.op0_kind() == OpKind::Memory;
             let is_table = (is_load || is_jump)
                 && (instruction.memory_base(), instruction.memory_index_scale()) == (Register::None, 8)

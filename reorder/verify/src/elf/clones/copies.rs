@@ -6,6 +6,7 @@ use std::ops::Range;
 use goblin::elf::header::ET_EXEC;
 
 use super::claimed::check_places;
+use super::instruction::Use;
 use super::pairing::InstructionMap;
 use super::record::{Copied, CopiedTable, Listed, Record};
 use super::tables::check_table_places;
@@ -181,11 +182,18 @@ impl<'a> Copies<'a> {
         may_be_one && self.stands_for(address, found)
     }
 
-    /// Records that the copy of the instruction at `place` forms the address `found` instead of `address`; gives whether
+    /// Records that the copy of the instruction at `place` forms or reads at the address `found` instead of `address`; gives whether
     /// these are a copied table and its original.
-    pub(super) fn forms_table(&mut self, place: Address, address: Address, found: NewAddress) -> bool {
+    pub(super) fn forms_table(
+        &mut self,
+        (place, usage): (Address, Use),
+        address: Address,
+        found: NewAddress,
+    ) -> bool {
         let Ok(number) = self.tables.binary_search_by_key(&found, |table| table.copy) else { return false };
-        let is_table = self.tables[number].original == address;
+        let table = &self.tables[number];
+        let is_of_addresses = table.entry == CopiedTable::ADDRESS;
+        let is_table = table.original == address && is_of_addresses == (usage == Use::Entry);
         if is_table {
             self.formed_tables.insert(place, number);
         }

@@ -50,7 +50,7 @@ fn follow_from(copies: &mut Copies<'_>, start: NewAddress) -> Result<(), Differe
             let is_same = match usage {
                 Use::Jump | Use::Call => copies.leads_to(before, after),
                 Use::Value => copies.stands_for(before, after),
-                Use::Same => before.0 == after.0,
+                Use::Same | Use::Entry => before.0 == after.0,
             };
             if !is_same || learns_place {
                 let name = format!("what the copied instruction at {address} states");

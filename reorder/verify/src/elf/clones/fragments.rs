@@ -111,7 +111,7 @@ fn check_stated(
             used[island] = true;
             copies.leads_to(before, islands[island].target)
         }
-        (Use::Value, _) if copies.forms_table(at.original, before, after) => true,
+        (Use::Value | Use::Entry, _) if copies.forms_table((at.original, usage), before, after) => true,
         (usage, _) => leads_alike(copies, usage, before, after),
     };
     if is_same && !learns_place {
@@ -131,6 +131,6 @@ fn leads_alike(copies: &mut Copies<'_>, usage: Use, before: Address, after: NewA
     match usage {
         Use::Jump | Use::Call => copies.leads_to(before, after),
         Use::Value => copies.stands_for(before, after),
-        Use::Same => before.0 == after.0,
+        Use::Same | Use::Entry => before.0 == after.0,
     }
 }

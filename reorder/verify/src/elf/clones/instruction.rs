@@ -1,6 +1,8 @@
 //! Compares one instruction of an original with that of its copy: whether both do the same, and where they lead.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use std::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::branch::Branch;
 use crate::aarch64::{Form, effects, form};
@@ -18,6 +20,8 @@ pub(super) enum Use {
     Call,
     /// The whole address is kept.
     Value,
+    /// An entry of the table there is jumped to, or loaded.
+    Entry,
     /// The address must be the same: a part of it is kept, or the contents of memory there are used.
     Same,
 }
@@ -86,6 +90,15 @@ fn compare_x86_64(
     };
     let stated = match (addressing(first, &before), addressing(second, &after)) {
         (Addressing::None, Addressing::None) if old == new => None,
+        (Addressing::None, Addressing::None) => {
+            let (field, table) = table_field(first, &before)?;
+            let (other, copy) = table_field(second, &after)?;
+            let is_same = field == other
+                && old.len() == new.len()
+                && old[..field.start] == new[..field.start]
+                && old[field.end..] == new[field.end..];
+            Some(is_same.then_some((Address(table), NewAddress(copy), Use::Entry))?)
+        }
         (Addressing::Field(field), Addressing::Field(other)) if field.is_branch && other.is_branch => {
             let branch = Branch::read(old, field)?;
             let usage = if branch.1 == Branch::Call { Use::Call } else { Use::Jump };
@@ -106,6 +119,23 @@ fn compare_x86_64(
     };
     let (old_length, new_length) = (old.len() as u64, new.len() as u64);
     Some(Pair { old_length, new_length, continues, is_trap, is_call, is_placed: false, stated, kept })
+}
+
+/// Where an instruction that jumps through a table of addresses, or loads one of them, has the table's address; and that address.
+fn table_field(decoder: &Decoder<'_>, instruction: &Instruction) -> Option<(Range<usize>, u64)> {
+    let operand = match instruction.mnemonic() {
+        Mnemonic::Jmp => 0,
+        Mnemonic::Mov if instruction.op0_register().is_gpr64() => 1,
+        _ => return None,
+    };
+    let is_entry = instruction.op_kind(operand) == OpKind::Memory
+        && instruction.memory_base() == Register::None
+        && instruction.memory_index().is_gpr64()
+        && instruction.memory_index_scale() == 8
+        && !matches!(instruction.segment_prefix(), Register::FS | Register::GS);
+    let constants = decoder.get_constant_offsets(instruction);
+    let (offset, size) = (constants.displacement_offset(), constants.displacement_size());
+    (is_entry && size == 4).then(|| (offset..offset + size, instruction.memory_displacement64()))
 }
 
 /// Bytes of the longest instruction.

@@ -3,8 +3,8 @@
 //!
 //! Layout after the magic number, in little-endian numbers of eight bytes: length of the file without copies; count, and for
 //! each copy the original's address, the copy's address and the original's size, for fragments also the copy's size; for
-//! fragments count, and for each copied jump table the original's address, the copy's address, the bytes of an entry, which
-//! are four, and the count of entries; count, and for each run of changed bytes the file position, the length and the old
+//! fragments count, and for each copied jump table the original's address, the copy's address, the bytes of an entry,
+//! and the count of entries; count, and for each run of changed bytes the file position, the length and the old
 //! bytes.
 
 use std::ops::Range;
@@ -70,7 +70,7 @@ impl Copied {
     }
 }
 
-/// The places of a jump table and of its copy; both hold distances of four bytes from their own start.
+/// The places of a jump table and of its copy; both hold distances of four bytes from their own start, or addresses of eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CopiedTable {
     /// First address of the original.
@@ -79,17 +79,21 @@ pub(super) struct CopiedTable {
     pub(super) copy: NewAddress,
     /// Number of entries.
     pub(super) count: u64,
+    /// Bytes of an entry.
+    pub(super) entry: u64,
 }
 
 impl CopiedTable {
-    /// Bytes of an entry.
-    pub(super) const ENTRY: u64 = 4;
+    /// Bytes of a distance.
+    pub(super) const DISTANCE: u64 = 4;
+    /// Bytes of an address.
+    pub(super) const ADDRESS: u64 = 8;
     /// Bytes of the description of a table.
     const DESCRIPTION_SIZE: usize = 32;
 
     /// Bytes of the table.
     pub(super) fn size(&self) -> u64 {
-        self.count * Self::ENTRY
+        self.count * self.entry
     }
 
     /// First address after the copy.
@@ -157,9 +161,10 @@ impl<'data> Record<'data> {
         for _ in 0..count {
             let (original, copy) = (number(&mut position)?, number(&mut position)?);
             let (entry, count) = (number(&mut position)?, number(&mut position)?);
-            let size = count.checked_mul(entry).filter(|_| entry == CopiedTable::ENTRY)?;
+            let is_known = [CopiedTable::DISTANCE, CopiedTable::ADDRESS].contains(&entry);
+            let size = count.checked_mul(entry).filter(|_| is_known)?;
             original.checked_add(size).and(copy.checked_add(size))?;
-            tables.push(CopiedTable { original: Address(original), copy: NewAddress(copy), count });
+            tables.push(CopiedTable { original: Address(original), copy: NewAddress(copy), count, entry });
         }
         let mut runs = Vec::new();
         for _ in 0..number(&mut position)? {
@@ -246,7 +251,7 @@ mod tests {
     #[test]
     fn tables_have_entries_of_four_bytes() {
         let with_table = |entry, count| record(b"REORDCL2", &[0x80, 0, 1, 0x2000, 0x9000, entry, count, 0]);
-        let table = CopiedTable { original: Address(0x2000), copy: NewAddress(0x9000), count: 3 };
+        let table = CopiedTable { original: Address(0x2000), copy: NewAddress(0x9000), count: 3, entry: 4 };
         let tables = |bytes: &[u8]| parse(bytes).map(|record| record.tables);
         assert_eq!(tables(&with_table(4, 3)), Some(vec![table]));
         assert_eq!((table.size(), table.copy_end()), (12, NewAddress(0x900c)));

@@ -16,7 +16,7 @@ use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, 
 use super::catching::Catching;
 use super::condition::{learn, opposite};
 use super::formed::RegisterSet;
-use super::found::{Computed, Found, Surroundings};
+use super::found::{Computed, Follow, Found, Surroundings};
 use super::hub::{Hub, MAX_CHANGES, Source};
 use super::region::Region;
 use super::state::{Place, STACK_POINTER, State};
@@ -56,6 +56,7 @@ pub(crate) fn analyse(
         work: BTreeSet::new(),
         hubs: BTreeMap::new(),
         computed: BTreeMap::new(),
+        loaded: BTreeMap::new(),
         reads: BTreeMap::new(),
         factory: InstructionInfoFactory::new(),
     };
@@ -75,6 +76,7 @@ pub(crate) fn analyse(
     }
     Found {
         computed: computed.into_values().collect(),
+        loaded: live.loaded.into_values().collect(),
         reads: live.reads.into_values().flatten().collect(),
         is_complete,
     }
@@ -102,6 +104,7 @@ struct Flow<'a> {
     work: BTreeSet<usize>,
     hubs: BTreeMap<(u64, u64), (usize, Option<Hub>)>,
     computed: BTreeMap<usize, Computed>,
+    loaded: BTreeMap<usize, (u64, Option<Word>)>,
     reads: BTreeMap<usize, Vec<Word>>,
     factory: InstructionInfoFactory,
 }
@@ -357,7 +360,21 @@ impl Flow<'_> {
     }
 
     fn jump(&mut self, place: u64, position: usize, value: Value, state: &State) {
-        for (anchor, word) in self.note(place, position, value, state, false) {
+        let mut leads = self.note(place, position, value, state, false);
+        if self.around.follow == Follow::Addresses {
+            let known = match value {
+                Value::Word { base: None, word }
+                    if word.width == 8 && !self.image.is_writable(word.table) =>
+                {
+                    Some(Some(word))
+                }
+                Value::Word { .. } | Value::PerhapsWord { .. } => Some(None),
+                _ => None,
+            };
+            self.loaded.extend(known.map(|word| (position, (place, word))));
+            leads.extend(known.flatten().map(|word| (0, word)));
+        }
+        for (anchor, word) in leads {
             // Names that a hub makes when it joins states belong to no block.
             let number = self.region.instructions.len() + self.hubs.len();
             let (number, hub) = self.hubs.entry((anchor, word.table)).or_insert((number, None));

@@ -21,11 +21,22 @@ pub(crate) struct Computed {
     pub(crate) is_from_anywhere: bool,
 }
 
+/// Which tables lead jumps on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// Tables of distances. Addresses in data are pointers, whatever jumps to them.
+    Distances,
+    /// Also tables of addresses that the code names and no one writes to: in a program at a fixed address.
+    Addresses,
+}
+
 /// Result of the analysis of a region.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     /// Computed jumps and calls in address order.
     pub(crate) computed: Vec<Computed>,
+    /// Jumps to addresses that tables hold, in a program at a fixed address: places and words; `None` if the table is not known.
+    pub(crate) loaded: Vec<(u64, Option<Word>)>,
     /// Words of tables that the code reads, in the order of the instructions.
     pub(crate) reads: Vec<Word>,
     /// Whether the budget was enough for the whole region.
@@ -40,4 +51,5 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) kept: &'a KeptRegisters<'a>,
     /// Certain starts of tables, sorted: a table of unknown length ends at the next one.
     pub(crate) starts: &'a [Address],
+    pub(crate) follow: Follow,
 }

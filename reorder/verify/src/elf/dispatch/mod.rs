@@ -32,7 +32,7 @@ mod value;
 pub(super) use endings::Endings;
 pub(super) use flow::analyse;
 pub(super) use formed::RegisterSet;
-pub(super) use found::Surroundings;
+pub(super) use found::{Follow, Surroundings};
 pub(super) use kept_registers::KeptRegisters;
 pub(super) use region::{Entry, Region, Thunks, replaces_return_address};
 pub(super) use state::number_of;

@@ -53,6 +53,8 @@ pub(super) struct CodeOutcome {
     pub(super) distances: Vec<ComputedSum>,
     /// x86-64: indices of functions with computed jumps or calls that may use a table.
     pub(super) dispatching: Vec<u32>,
+    /// Functions that may jump to addresses that a table holds.
+    pub(super) loading_targets: Vec<u32>,
     /// x86-64: addresses of code that code forms.
     pub(super) formed: Vec<Address>,
     /// x86-64: jumps into the middle of other functions.
@@ -73,6 +75,7 @@ impl CodeOutcome {
         self.sums.append(&mut other.sums);
         self.distances.append(&mut other.distances);
         self.dispatching.append(&mut other.dispatching);
+        self.loading_targets.append(&mut other.loading_targets);
         self.formed.append(&mut other.formed);
         self.entries.append(&mut other.entries);
         self.last_calls.append(&mut other.last_calls);
@@ -148,6 +151,7 @@ struct FunctionShape {
     tables: Vec<Address>,
     /// x86-64: a computed jump or call may use a table.
     dispatches: bool,
+    loads_targets: bool,
 }
 
 impl Comparison<'_> {
@@ -193,6 +197,9 @@ impl Comparison<'_> {
         }
         if shape.dispatches {
             outcome.dispatching.push(index as u32);
+        }
+        if shape.loads_targets {
+            outcome.loading_targets.push(index as u32);
         }
         outcome.tables.extend(shape.tables.iter().map(|&base| TableUse { base, owner: index as u32 }));
         if shape.runs_on { self.successor(index) } else { None }

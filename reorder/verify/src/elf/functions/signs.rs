@@ -19,6 +19,8 @@ pub(super) struct Signs {
     loads_words: bool,
     /// It loads eight bytes with an index.
     loads_long_words: bool,
+    /// It jumps through memory with an index.
+    jumps_through_memory: bool,
     /// It computes an address of code.
     pub(super) forms_code: bool,
     /// The last instruction replaced the return address by a register.
@@ -31,6 +33,11 @@ impl Signs {
         self.jumps && (self.loads_words || is_sum) || self.calls && is_sum
     }
 
+    /// Whether it may jump to addresses that a table holds.
+    pub(super) fn loads_targets(self) -> bool {
+        self.jumps_through_memory || self.jumps && self.loads_long_words
+    }
+
     pub(super) fn see(&mut self, instruction: &Instruction) {
         let is_indirect = match instruction.op0_kind() {
             OpKind::Register => true,
@@ -38,7 +45,10 @@ impl Signs {
             _ => false,
         };
         match instruction.flow_control() {
-            FlowControl::IndirectBranch => self.jumps |= is_indirect,
+            FlowControl::IndirectBranch => {
+                self.jumps |= is_indirect;
+                self.jumps_through_memory |= instruction.memory_index() != Register::None;
+            }
             FlowControl::IndirectCall => self.calls |= is_indirect,
             FlowControl::Return => self.jumps |= self.replaced,
             _ => {}

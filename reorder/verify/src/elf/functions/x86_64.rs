@@ -32,6 +32,7 @@ impl FunctionPair<'_> {
             return Ok(());
         }
         shape.dispatches = signs.dispatches();
+        shape.loads_targets = signs.loads_targets();
         self.reverse(scratch)
     }
 

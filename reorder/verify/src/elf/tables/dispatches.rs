@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use goblin::elf::header::ET_EXEC;
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use rayon::prelude::*;
 
 use super::x86_64::{Tables, analysed};
 use crate::elf::absolute_fields::AbsoluteFields;
 use crate::elf::alignment::Alignments;
-use crate::elf::dispatch::{RegisterSet, targets};
+use crate::elf::dispatch::{Follow, RegisterSet, Word, targets};
 use crate::elf::functions::compare_functions;
 use crate::elf::gaps::check_gaps;
 use crate::elf::landing_pads::LandingPads;
@@ -18,11 +19,13 @@ use crate::moves::AddressMoves;
 use crate::report::Findings;
 use reorder_base::address::Address;
 
-/// A jump that reads a table of four-byte distances from the table itself.
+/// A jump that reads a table of four-byte distances from the table itself, or of eight-byte addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::elf) struct KnownJump {
     /// First address of the table.
     pub(in crate::elf) table: Address,
+    /// Bytes of an entry.
+    pub(in crate::elf) entry: u64,
     /// The largest index that it reads; `None` if no bound is proven.
     pub(in crate::elf) last: Option<u64>,
     /// Where the entries lead.
@@ -69,24 +72,44 @@ pub(in crate::elf) fn with_dispatches<T>(
     // An image does not differ from itself.
     code.references.extend(check_gaps(pair, &mut Findings::new(0)));
     code.references.sort_unstable();
-    analysed(pair, &code, |tables, shapes| {
+    // Elsewhere the loader writes the addresses.
+    let follow = if image.header.e_type == ET_EXEC { Follow::Addresses } else { Follow::Distances };
+    if follow == Follow::Addresses {
+        code.dispatching.append(&mut code.loading_targets);
+        code.dispatching.sort_unstable();
+        code.dispatching.dedup();
+    }
+    analysed(pair, &code, follow, |tables, shapes| {
         let mut jumps: BTreeMap<Address, Vec<Jump>> = BTreeMap::new();
         for (_, shape) in &shapes {
+            let last = |word: &Word| Some(word.index.most).filter(|_| !word.index.is_free());
+            let is_bounded = |word: &Option<Word>| word.as_ref().is_some_and(|word| last(word).is_some());
+            let is_clear = shape.is_clear && shape.loaded.iter().all(|(_, word)| is_bounded(word));
+            let known = |anchor: u64, word: &Word| {
+                let targets = targets(image, (anchor, *word), &tables.starts);
+                Jump::Known(KnownJump {
+                    table: Address(word.table),
+                    entry: u64::from(word.width),
+                    last: last(word),
+                    targets: targets.into_iter().map(Address).collect(),
+                })
+            };
             for &(place, anchor, word) in &shape.jumps {
                 let is_own = word.table == anchor && word.width == 4 && word.is_extended;
                 let jump = match is_own {
-                    true if !shape.is_clear => Jump::Beside,
-                    true => Jump::Known(KnownJump {
-                        table: Address(anchor),
-                        last: Some(word.index.most).filter(|_| !word.index.is_free()),
-                        targets: targets(image, (anchor, word), &tables.starts)
-                            .into_iter()
-                            .map(Address)
-                            .collect(),
-                    }),
+                    true if !is_clear => Jump::Beside,
+                    true => known(anchor, &word),
                     false => Jump::Unknown,
                 };
                 jumps.entry(Address(place)).or_default().push(jump);
+            }
+            for (place, word) in &shape.loaded {
+                let jump = match word {
+                    Some(word) if is_clear => known(0, word),
+                    Some(_) => Jump::Beside,
+                    None => Jump::Unknown,
+                };
+                jumps.entry(Address(*place)).or_default().push(jump);
             }
             for &place in &shape.unknown {
                 jumps.entry(Address(place)).or_default().push(Jump::Unknown);

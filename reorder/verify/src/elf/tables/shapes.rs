@@ -23,7 +23,9 @@ pub(super) struct Shape {
     pub(super) from_anywhere: Vec<u64>,
     /// Tables that the function reads words of, if there are such jumps.
     pub(super) reads: Vec<u64>,
-    /// Whether all jumps are understood.
+    /// Jumps to addresses that tables hold, in a program at a fixed address.
+    pub(super) loaded: Vec<(u64, Option<Word>)>,
+    /// Whether all jumps are understood, apart from those.
     pub(super) is_clear: bool,
 }
 
@@ -89,6 +91,7 @@ impl Tables<'_> {
             endings: self.endings,
             kept: self.kept,
             starts: &self.starts,
+            follow: self.follow,
         };
         let found = analyse(&region, self.pair.old, around, &self.call_sites(&region));
         let mut shape = Shape::default();
@@ -118,6 +121,7 @@ impl Tables<'_> {
             shape.tables.extend(reads.chain(named).map(|start| Table::candidate(Address(start), owner)));
             shape.reads = found.reads.iter().map(|word| word.table).collect();
         }
+        shape.loaded = found.loaded;
         shape.is_clear = is_clear;
         Some(shape)
     }

@@ -16,7 +16,7 @@ use super::open::Others;
 use super::shapes::{Shape, merged};
 use super::words::{TableWord, may_be_entered};
 use super::{TableOutcome, disjoint};
-use crate::elf::dispatch::{Endings, Entry, KeptRegisters, Region, Thunks};
+use crate::elf::dispatch::{Endings, Entry, Follow, KeptRegisters, Region, Thunks};
 use crate::elf::functions::CodeOutcome;
 use crate::elf::pair::ImagePair;
 use crate::elf::pointers::{loaded_pointers, written_places};
@@ -33,13 +33,14 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> (TableOutcome, V
     if code.dispatching.is_empty() {
         return Default::default();
     }
-    analysed(pair, code, |tables, shapes| check_shapes(tables, shapes, &code.formed))
+    analysed(pair, code, Follow::Distances, |tables, shapes| check_shapes(tables, shapes, &code.formed))
 }
 
 /// Gives `then` the result of the value analysis of every function with computed jumps.
 pub(super) fn analysed<T>(
     pair: ImagePair<'_>,
     code: &CodeOutcome,
+    follow: Follow,
     then: impl FnOnce(Tables<'_>, Vec<(u32, Shape)>) -> T,
 ) -> T {
     let evidence = Evidence::of(pair);
@@ -59,6 +60,7 @@ pub(super) fn analysed<T>(
         written: written_places(pair.old).into_iter().map(Address).collect(),
         starts: Vec::new(),
         possible: Vec::new(),
+        follow,
     };
     let shapes = tables.shapes(&code.dispatching);
     then(tables, shapes)
@@ -138,6 +140,8 @@ pub(super) struct Tables<'a> {
     pub(super) starts: Vec<Address>,
     /// Addresses where tables start or may start, each with the index of the function, sorted.
     pub(super) possible: Vec<(Address, u32)>,
+    /// Which tables the value analysis follows.
+    pub(super) follow: Follow,
 }
 
 impl Tables<'_> {

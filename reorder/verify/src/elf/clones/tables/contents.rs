@@ -1,6 +1,6 @@
 //! The entries of a copied table: each leads where the original's entry leads, or to the copy of that instruction.
 
-use crate::bytes::displacement_at;
+use crate::bytes::{displacement_at, u64_at};
 use crate::elf::clones::copies::Copies;
 use crate::elf::clones::record::CopiedTable;
 use crate::report::{Check, Difference};
@@ -14,9 +14,15 @@ pub(super) fn check_contents(copies: &Copies<'_>, table: &CopiedTable) -> Result
     let originals = copies.originals(table.original).unwrap_or_default();
     let copied = copies.copied(table.copy).unwrap_or_default();
     for number in 0..table.count {
-        let distance = |bytes| displacement_at(bytes, usize::try_from(number * CopiedTable::ENTRY).ok()?);
-        let before = distance(originals).map(|distance| Address(table.original.0.wrapping_add(distance)));
-        let after = distance(copied).map(|distance| NewAddress(table.copy.0.wrapping_add(distance)));
+        let word = |bytes, start: u64| {
+            let position = usize::try_from(number * table.entry).ok()?;
+            match table.entry {
+                CopiedTable::ADDRESS => u64_at(bytes, position),
+                _ => displacement_at(bytes, position).map(|distance| start.wrapping_add(distance)),
+            }
+        };
+        let before = word(originals, table.original.0).map(Address);
+        let after = word(copied, table.copy.0).map(NewAddress);
         let is_same = |before: Address, after: NewAddress| {
             copies.old.code_at(before.0, before.0).is_some() && copies.is_same_code(before, after)
         };
@@ -24,7 +30,7 @@ pub(super) fn check_contents(copies: &Copies<'_>, table: &CopiedTable) -> Result
             let name = format!("entry {number} of the copied table at {}", table.copy);
             let expected = before.map_or("an entry".to_owned(), |before| format!("{before} or its copy"));
             let found = after.map_or("none".to_owned(), |after| after.to_string());
-            let place = copies.offset(table.copy.plus(number * CopiedTable::ENTRY));
+            let place = copies.offset(table.copy.plus(number * table.entry));
             return Err(Difference::new(Check::Copies, place, name, expected, found));
         }
     }

@@ -81,7 +81,7 @@ pub(in crate::elf) fn provable(image: &ElfView<'_>, uses: &[TableUse]) -> Result
         .iter()
         .map(|usage| {
             let (original, count) = (usage.table, usage.count);
-            (usage.place, CopiedTable { original, copy: NewAddress(original.0), count })
+            (usage.place, CopiedTable { original, copy: NewAddress(original.0), count, entry: usage.entry })
         })
         .collect();
     Ok(faults(image, &functions, &formed).iter().map(Option::is_none).collect())

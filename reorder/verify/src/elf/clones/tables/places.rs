@@ -47,7 +47,7 @@ pub(in crate::elf::clones) fn check_table_places(
         if written.get(first).is_some_and(|&place| place < table.original.plus(table.size()).0) {
             return wrong("one that the loader writes to");
         }
-        let is_aligned = table.copy.0.is_multiple_of(CopiedTable::ENTRY);
+        let is_aligned = table.copy.0.is_multiple_of(table.entry);
         if !is_aligned || !section.holds(table.copy.0, table.copy_end().0) {
             return wrong("not aligned in the section of copies");
         }

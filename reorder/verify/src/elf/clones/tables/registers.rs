@@ -48,6 +48,11 @@ impl Registers {
         self.set(number, Held { kinds: TABLE, ..Held::default() });
     }
 
+    /// After an instruction that loaded an entry of a table of addresses into the register `number`.
+    pub(super) fn load_target(&mut self, number: usize) {
+        self.set(number, Held { kinds: SUM, ..Held::default() });
+    }
+
     /// Whether all values are those of the original.
     pub(super) fn are_originals(&self) -> bool {
         *self == Self::default()

@@ -82,6 +82,11 @@ pub(super) fn check_uses(around: Surroundings<'_>, table: &CopiedTable, seed: Ad
         jumps: 0,
     };
     let first = walk.decode(seed).ok_or(Fault::Lost(seed))?;
+    if first.flow_control() == FlowControl::IndirectBranch {
+        // The address is in no register: only this jump has the entry.
+        walk.check_jump(around.dispatches.at(seed), seed)?;
+        return if around.dispatches.at(seed).is_empty() { Err(Fault::Jump(seed)) } else { Ok(()) };
+    }
     walk.after_seed(&first, Registers::default());
     let mut budget = MAX_VISITS;
     while let Some(place) = walk.work.pop_first() {
@@ -138,7 +143,10 @@ impl Walk<'_> {
 
     fn after_seed(&mut self, seed: &Instruction, mut state: Registers) {
         if let Some(number) = number_of(seed.op0_register()) {
-            state.form(number);
+            match self.table.entry {
+                CopiedTable::ADDRESS => state.load_target(number),
+                _ => state.form(number),
+            }
         }
         self.arrive(Address(seed.next_ip()), &state);
     }
@@ -237,26 +245,30 @@ impl Walk<'_> {
             }
             return Ok(());
         }
+        if is_sum {
+            self.check_jump(jumps, place)?;
+        }
         for jump in jumps {
-            let KnownJump { table, last, targets } = match jump {
-                Jump::Known(known) => known,
-                Jump::Unknown => return Err(Fault::Jump(place)),
-                Jump::Beside => return Err(Fault::Beside(place)),
-            };
-            if is_sum {
-                let last = last.ok_or(Fault::Jump(place))?;
-                if *table != self.table.original {
-                    return Err(Fault::Other(place, *table));
-                }
-                if last >= self.table.count {
-                    return Err(Fault::Bound(place, last));
-                }
-            }
-            for target in targets {
+            for target in &known(jump, place)?.targets {
                 self.arrive(*target, state);
             }
         }
         self.jumps += usize::from(is_sum);
+        Ok(())
+    }
+
+    /// Checks that all of `jumps`, which are at `place`, read entries that the copy has.
+    fn check_jump(&self, jumps: &[Jump], place: Address) -> Result<(), Fault> {
+        for jump in jumps {
+            let KnownJump { table, entry, last, .. } = known(jump, place)?;
+            let last = last.ok_or(Fault::Jump(place))?;
+            if (*table, *entry) != (self.table.original, self.table.entry) {
+                return Err(Fault::Other(place, *table));
+            }
+            if last >= self.table.count {
+                return Err(Fault::Bound(place, last));
+            }
+        }
         Ok(())
     }
 
@@ -268,5 +280,13 @@ impl Walk<'_> {
             self.around.held.partition_point(|held| *held < home.old_end()),
         );
         self.around.held[from..to].to_vec()
+    }
+}
+
+fn known(jump: &Jump, place: Address) -> Result<&KnownJump, Fault> {
+    match jump {
+        Jump::Known(known) => Ok(known),
+        Jump::Unknown => Err(Fault::Jump(place)),
+        Jump::Beside => Err(Fault::Beside(place)),
     }
 }
