@@ -158,7 +158,8 @@ def variants(choices, image, folder):
     else:
         found[f"clone all {seeds[0]}"] = ["--strategy", "random", "--seed", str(seeds[0]), "--clone=all"]
     layout = "both" if seeds[1] % 4 == 0 else "blocks"
-    found[f"{layout} {seeds[1]}"] = ["--strategy", "random", "--seed", str(seeds[1]), "--layout", layout]
+    assumed = ["--assume-pointers"] if seeds[2] % 2 else []
+    found[f"{layout} {seeds[1]}"] = ["--strategy", "random", "--seed", str(seeds[1]), "--layout", layout, *assumed]
     return found
 
 

@@ -71,6 +71,15 @@ pub fn provable_tables(image: &[u8], uses: &[TableUse]) -> Result<Vec<bool>> {
     elf::provable_tables(image, uses)
 }
 
+/// For each of `words`, eight bytes of data in an x86-64 program at a fixed address, whether some instruction uses it otherwise
+/// than as a whole: [`verify`] would not accept the address of a copy there.
+///
+/// # Errors
+/// `image` is not an ELF image that can be read.
+pub fn words_read_as_numbers(image: &[u8], words: &[Address]) -> Result<Vec<bool>> {
+    elf::words_read_as_numbers(image, words)
+}
+
 /// Checks that the file `new` is the file `old` with functions moved and every reference adjusted.
 ///
 /// A new image that cannot be read, or whose functions do not correspond, is a finding in the report.

@@ -67,6 +67,11 @@ pub(crate) fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<V
     Ok(findings.finish())
 }
 
+/// [`crate::words_read_as_numbers`] for ELF.
+pub(crate) fn words_read_as_numbers(image: &[u8], words: &[Address]) -> Result<Vec<bool>> {
+    clones::read_as_numbers(&ElfView::parse(image)?, words)
+}
+
 /// [`crate::provable_tables`] for ELF.
 pub(crate) fn provable_tables(image: &[u8], uses: &[TableUse]) -> Result<Vec<bool>> {
     clones::provable(&ElfView::parse(image)?, uses)

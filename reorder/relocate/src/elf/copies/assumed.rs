@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use super::AssumedPointers;
 use reorder_base::address::Address;
+use reorder_base::error::Result;
 use reorder_base::processor::Processor;
 use reorder_image::decode::x86_64::KeptNumber;
 use reorder_image::elf::analysis::Analysis;
@@ -16,6 +17,7 @@ use reorder_image::elf::analysis::absolute_addresses::{holds_constants, kept_num
 use reorder_image::elf::code::Region;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::section::Section;
+use reorder_verify::words_read_as_numbers;
 
 /// What becomes of numbers that equal the address of a function, where nothing says which are pointers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,13 +50,16 @@ pub(super) struct Assumed {
 
 impl Assumed {
     /// Finds the places that hold one of `starts`. Gives also the starts that some place may hold which is not among them.
+    ///
+    /// # Errors
+    /// An image that the verifier cannot read.
     pub(super) fn find(
         file: &ElfFile<'_>,
         analysis: &Analysis<'_>,
         starts: &BTreeSet<Address>,
-    ) -> (Self, BTreeSet<Address>) {
+    ) -> Result<(Self, BTreeSet<Address>)> {
         if !operands_reach_copies(file) || analysis.code.processor != Processor::X86_64 {
-            return (Self::default(), starts.clone());
+            return Ok((Self::default(), starts.clone()));
         }
         let (mut words, mut operands) = (Vec::new(), Vec::new());
         let mut excluded: BTreeSet<Address> =
@@ -85,7 +90,13 @@ impl Assumed {
                 }
             }
         }
-        (Self { words, operands }, excluded)
+        let places: Vec<Address> = words.iter().map(|(place, _)| *place).collect();
+        let are_numbers =
+            if places.is_empty() { Vec::new() } else { words_read_as_numbers(file.bytes, &places)? };
+        excluded.extend(
+            words.iter().zip(are_numbers).filter(|(_, is_number)| *is_number).map(|((_, start), _)| *start),
+        );
+        Ok((Self { words, operands }, excluded))
     }
 
     /// The same without what is not the address of one of `followed`.

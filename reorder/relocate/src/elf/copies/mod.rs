@@ -176,15 +176,17 @@ impl Candidates {
     }
 
     /// The pieces; a number stands for each in [`copy`].
-    #[must_use]
-    pub fn candidates(&self, file: &ElfFile<'_>, analysis: &Analysis<'_>) -> Vec<Candidate> {
-        let (followed, _) = references::followed(file, analysis, &self.bodies, self.unlisted);
+    ///
+    /// # Errors
+    /// An image that the verifier cannot read.
+    pub fn candidates(&self, file: &ElfFile<'_>, analysis: &Analysis<'_>) -> Result<Vec<Candidate>> {
+        let (followed, _) = references::followed(file, analysis, &self.bodies, self.unlisted)?;
         let candidate = |fragment: &Fragment| {
             let range = fragment.original(&self.bodies);
             let alignment = placed::alignment_of(range.start, &followed, &analysis.code);
             Candidate { range, size: fragment.size(&self.bodies, file.processor), alignment }
         };
-        self.fragments.iter().map(candidate).collect()
+        Ok(self.fragments.iter().map(candidate).collect())
     }
 }
 
@@ -205,7 +207,7 @@ pub fn copy(
     let Candidates { bodies, fragments, mut skipped, unlisted } = candidates;
     let mut fragments: Vec<Fragment> =
         order.into_iter().filter_map(|number| fragments.get(number).cloned()).collect();
-    let (mut followed, assumed) = references::followed(file, analysis, &bodies, unlisted);
+    let (mut followed, assumed) = references::followed(file, analysis, &bodies, unlisted)?;
     let image = Image::new(file, functions, analysis, (tables.as_ref(), &assumed), debug)?;
     let originals = originals(&bodies, &fragments);
     followed.retain(|start| is_inside(&originals, *start));

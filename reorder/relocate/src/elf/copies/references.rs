@@ -23,16 +23,19 @@ use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
 use reorder_image::elf::functions::ElfFunctions;
 
 /// Starts of functions in `bodies` of which all addresses are known, and at a fixed address what was taken for one.
+///
+/// # Errors
+/// An image that the verifier cannot read.
 pub(super) fn followed(
     file: &ElfFile<'_>,
     analysis: &Analysis<'_>,
     bodies: &[Body],
     unlisted: UnlistedPointers,
-) -> (BTreeSet<Address>, Assumed) {
+) -> Result<(BTreeSet<Address>, Assumed)> {
     let is_fixed = analysis.code.is_fixed_address;
     if is_fixed && unlisted == UnlistedPointers::Keep {
         // Constants hold addresses that no table lists.
-        return (BTreeSet::new(), Assumed::default());
+        return Ok((BTreeSet::new(), Assumed::default()));
     }
     let candidates = bodies.iter().filter(|body| {
         let has_prefix = analysis.partition.block(body.block).start != body.range.start;
@@ -59,12 +62,12 @@ pub(super) fn followed(
         }
     }
     if !is_fixed {
-        return (followed, Assumed::default());
+        return Ok((followed, Assumed::default()));
     }
-    let (assumed, excluded) = Assumed::find(file, analysis, &followed);
+    let (assumed, excluded) = Assumed::find(file, analysis, &followed)?;
     followed.retain(|start| !excluded.contains(start));
     let assumed = assumed.of(&followed);
-    (followed, assumed)
+    Ok((followed, assumed))
 }
 
 /// The targets of the words of `bytes`, each read as a distance from itself, as in tables of relative pointers.

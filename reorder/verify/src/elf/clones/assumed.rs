@@ -13,12 +13,15 @@ use super::code::{aligned_words, has_known_format};
 use super::copies::Copies;
 use crate::bytes::{range, u32_at, u64_at};
 use crate::elf::absolute::{code_constants, section_constants};
+use crate::elf::recover::moves_between;
+use crate::elf::view::{ElfView, SectionView};
 use crate::moves::AddressMoves;
 use crate::processor::Processor;
 use crate::remark::Remark;
 use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
 use reorder_base::address::{Address, NewAddress};
+use reorder_base::error::Result;
 
 /// Bytes of a pointer in data.
 const WORD: u64 = 8;
@@ -49,7 +52,7 @@ pub(super) fn check_words(
             }
         }
     }
-    for (place, instruction) in contradictions(copies, functions, &words) {
+    for (place, instruction) in contradictions(old, functions, &words) {
         let name = format!("the word at {}", Address(place));
         let expected = "no change: the instruction at ".to_owned() + &Address(instruction).to_string();
         let found = "the address of a copy";
@@ -77,19 +80,20 @@ fn may_have_assumed(copies: &Copies<'_>) -> bool {
     copies.old.header.e_type == ET_EXEC && copies.old.processor == Processor::X86_64
 }
 
-fn may_hold_pointers(section: &crate::elf::view::SectionView<'_>) -> bool {
+fn may_hold_pointers(section: &SectionView<'_>) -> bool {
     section.is_loaded() && !section.is_code() && !has_known_format(section)
 }
 
 /// Words among `words`, which ascend, that an instruction uses otherwise than as a whole: (word, instruction).
-fn contradictions(copies: &Copies<'_>, functions: &AddressMoves, words: &[u64]) -> BTreeMap<u64, u64> {
+fn contradictions(image: &ElfView<'_>, functions: &AddressMoves, words: &[u64]) -> BTreeMap<u64, u64> {
     let mut found = BTreeMap::new();
     if words.is_empty() {
         return found;
     }
     for function in functions.as_slice() {
-        let Some(code) = copies.originals(function.old_start) else { continue };
-        let code = &code[..code.len().min(function.size as usize)];
+        let section = image.code_at(function.old_start.0, function.old_end().0);
+        let code = section.and_then(|section| section.at(function.old_start.0, function.size));
+        let code = code.unwrap_or_default();
         let decoder = Decoder::with_ip(64, code, function.old_start.0, DecoderOptions::NONE);
         for instruction in decoder {
             let Some(place) = stated_place(&instruction) else { continue };
@@ -104,6 +108,15 @@ fn contradictions(copies: &Copies<'_>, functions: &AddressMoves, words: &[u64]) 
         }
     }
     found
+}
+
+/// [`crate::words_read_as_numbers`] for ELF.
+pub(in crate::elf) fn read_as_numbers(image: &ElfView<'_>, words: &[Address]) -> Result<Vec<bool>> {
+    let mut sorted: Vec<u64> = words.iter().map(|word| word.0).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let found = contradictions(image, &moves_between(image, image)?, &sorted);
+    Ok(words.iter().map(|word| found.contains_key(&word.0)).collect())
 }
 
 /// The address that an instruction reads or writes, or that of the first element of an array.

@@ -38,6 +38,7 @@ use std::collections::BTreeSet;
 
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 
+pub(super) use assumed::read_as_numbers;
 pub(super) use record::Record;
 pub(super) use tables::provable;
 

@@ -1,0 +1,285 @@
+//! Copies of blocks in programs at a fixed address, where nothing lists pointers: tables of addresses that code jumps through, and
+//! numbers that `--assume-pointers` takes for pointers.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use end_to_end::process::{self, Outcome, shell};
+use end_to_end::workspace::reorder;
+use object::{Object, ObjectSection};
+use reorder_verify::{VerifyOptions, verify};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// A switch with a case that is split off, an interpreter that jumps to labels, and one whose labels are loaded early.
+const DISPATCHES: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((noinline)) int choose(unsigned x, int y) {
+  switch (x) {
+    case 0: return y + 3; case 1: return y * 5; case 2: printf("two\n"); return 7; case 3: return y ^ 9;
+    case 4: if (y < -100000) abort(); return y - 4; case 5: return y << 2; case 6: return ~y; case 8: return y / 3;
+    default: return -1;
+  }
+}
+__attribute__((noinline)) int interpret(const unsigned char *code) {
+  static const void *const labels[] = {&&add, &&twice, &&jump, &&print, &&stop};
+  int sum = 1;
+  goto *labels[*code++];
+add: sum += *code++; goto *labels[*code++];
+twice: sum *= 2; goto *labels[*code++];
+jump: if (sum < 500) { code -= *code; goto *labels[*code++]; } code++; goto *labels[*code++];
+print: printf("sum %d\n", sum); goto *labels[*code++];
+stop: return sum;
+}
+__attribute__((noinline)) long slow(const unsigned char *code, long value) {
+  static const void *const labels[] = {&&up, &&down, &&out};
+  for (;;) {
+    const void *next = labels[*code % 3];
+    code++;
+    if (value == 77) printf("seventy-seven\n");
+    goto *next;
+  up: value += 5; continue;
+  down: value -= 2; continue;
+  out: return value;
+  }
+}
+int main(int count, char **words) {
+  (void)words;
+  int sum = 0;
+  for (unsigned x = 0; x < 11; x++) sum += choose(x, count + (int)x);
+  static const unsigned char code[] = {0, 9, 1, 3, 2, 3, 4}, steps[] = {0, 1, 3, 4, 6, 2};
+  printf("%d %d %ld\n", sum, interpret(code), slow(steps, 69));
+  return 0;
+}
+"#;
+
+/// Pointers in tables, in a variable and as operands, which are compared with each other.
+const POINTERS: &str = r#"
+#include <stdio.h>
+typedef long (*Step)(long);
+__attribute__((noinline)) long first(long x) { return x + 1; }
+__attribute__((noinline)) long second(long x) { return x * 3; }
+__attribute__((noinline)) long third(long x) { return x - 7; }
+struct entry { const char *name; Step step; long flags; };
+struct entry entries[] = {{"first", first, 1}, {"second", second, 2}, {"third", third, 3}};
+Step chosen = second;
+__attribute__((noinline)) int is_second(Step step) { return step == second; }
+__attribute__((noinline)) Step pick(long which) { return which == 1 ? first : which == 2 ? second : third; }
+int main(int count, char **words) {
+  (void)words;
+  long sum = count;
+  for (int i = 0; i < 3; i++) {
+    sum = entries[i].step(sum);
+    printf("%s %d %d %ld\n", entries[i].name, is_second(entries[i].step), pick(i + 1) == entries[i].step, sum);
+  }
+  printf("%d %ld\n", is_second(chosen), chosen(sum));
+  return chosen != entries[1].step;
+}
+"#;
+
+fn run(command: &mut Command) -> Outcome {
+    process::run(command, LIMIT).unwrap()
+}
+
+fn built(source: &str, build: &str) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("program.c"), source).unwrap();
+    shell(&format!("cd '{}' && {build} program.c -o program", directory.path().display()), LIMIT).unwrap();
+    let program = directory.path().join("program");
+    (directory, program)
+}
+
+/// Copies a random half of the blocks; gives the report.
+fn copied(program: &Path, output: &Path, seed: u32, flags: &[&str]) -> Value {
+    let seed = seed.to_string();
+    let mut command = reorder();
+    command.arg("apply").arg(program).args(["--layout", "blocks", "--strategy", "random", "--seed", &seed]);
+    let applied = run(command.args(flags).args(["--format", "json", "-o"]).arg(output));
+    assert!(applied.success(), "{applied}");
+    serde_json::from_str(&applied.stdout_text()).unwrap()
+}
+
+fn verified(program: &Path, output: &Path) -> String {
+    let verified = run(reorder().arg("verify").arg(program).arg(output));
+    assert!(verified.success(), "{verified}");
+    verified.stdout_text()
+}
+
+/// Original address, address of the copy, bytes of an entry and count of each copied table, as the image lists them.
+fn tables(bytes: &[u8]) -> Vec<[u64; 4]> {
+    let file = object::File::parse(bytes).unwrap();
+    let list = file.section_by_name(".reorder.clones").unwrap().data().unwrap();
+    let number = |at: usize| u64::from_le_bytes(*list[at..].first_chunk().unwrap());
+    let fragments = usize::try_from(number(16)).unwrap();
+    let start = 24 + 32 * fragments;
+    let count = usize::try_from(number(start)).unwrap();
+    let table = |at: usize| [0, 8, 16, 24].map(|field| number(start + 8 + 32 * at + field));
+    (0..count).map(table).collect()
+}
+
+/// Position in the file of an address in the section of copies.
+fn position(bytes: &[u8], address: u64) -> usize {
+    let file = object::File::parse(bytes).unwrap();
+    let section = file.section_by_name(".text.reorder").unwrap();
+    let (offset, size) = section.file_range().unwrap();
+    let within = address - section.address();
+    assert!(within < size, "{address:#x} lies in no copy");
+    usize::try_from(offset + within).unwrap()
+}
+
+fn is_proven(old: &[u8], new: &[u8]) -> bool {
+    verify(old, new, VerifyOptions::default()).is_ok_and(|report| report.is_proven())
+}
+
+/// The copies read tables of their own, whose entries lead to copies.
+#[test]
+fn tables_of_addresses_have_copies() {
+    let mut seen = 0;
+    for compiler in ["gcc -O2", "gcc -O1", "gcc -O0", "clang$LLVM -O2", "clang$LLVM -O0"] {
+        let (directory, program) = built(DISPATCHES, &format!("{compiler} -fno-pie -no-pie -s"));
+        let before = run(&mut Command::new(&program));
+        assert!(before.success(), "{before}");
+        for seed in 1..30 {
+            let output = directory.path().join(format!("copies{seed}"));
+            copied(&program, &output, seed, &[]);
+            assert_eq!(run(&mut Command::new(&output)), before, "{compiler}, seed {seed}");
+            seen += tables(&fs::read(&output).unwrap()).len();
+        }
+    }
+    assert!(seen > 20, "only {seen} tables have copies");
+}
+
+/// Whatever a copied table, or the operand that names it, holds instead is reported.
+#[test]
+fn wrong_tables_of_addresses_are_reported() {
+    let (directory, program) = built(DISPATCHES, "gcc -O2 -fno-pie -no-pie -s");
+    let output = directory.path().join("copies");
+    let mut changes = 0;
+    for seed in 1..30 {
+        copied(&program, &output, seed, &[]);
+        let (old, new) = (fs::read(&program).unwrap(), fs::read(&output).unwrap());
+        assert!(is_proven(&old, &new));
+        for [original, copy, entry, count] in tables(&new) {
+            assert_eq!(entry, 8, "the table at {original:#x}");
+            let at = position(&new, copy);
+            for number in 0..usize::try_from(count).unwrap() {
+                let mut wrong = new.clone();
+                wrong[at + 8 * number] ^= 1;
+                assert!(!is_proven(&old, &wrong), "entry {number} of the table at {original:#x}");
+                changes += 1;
+            }
+            let named = u32::try_from(copy).unwrap().to_le_bytes();
+            let uses: Vec<usize> =
+                (0..new.len() - 4).filter(|&place| new[place..place + 4] == named).collect();
+            for place in uses {
+                let mut wrong = new.clone();
+                wrong[place] ^= 8;
+                assert!(!is_proven(&old, &wrong), "the operand at {place:#x}");
+                changes += 1;
+            }
+        }
+    }
+    assert!(changes > 20, "only {changes} changes");
+}
+
+/// Without the flag no pointer changes. With it, all pointers to a function lead to its copy, and comparisons still hold.
+#[test]
+fn pointers_lead_to_copies_on_request() {
+    let mut followed = 0;
+    for compiler in ["gcc -O2", "gcc -O0", "clang$LLVM -O2"] {
+        let (directory, program) = built(POINTERS, &format!("{compiler} -fno-pie -no-pie -s"));
+        let before = run(&mut Command::new(&program));
+        assert!(before.success(), "{before}");
+        for seed in 1..5 {
+            let output = directory.path().join(format!("copies{seed}"));
+            let kept = copied(&program, &output, seed, &[]);
+            assert_eq!(kept["clones"]["assumed_pointers"], Value::Null, "{kept}");
+            assert!(!verified(&program, &output).contains("assume"), "{compiler}, seed {seed}");
+            let led = copied(&program, &output, seed, &["--assume-pointers"]);
+            assert_eq!(run(&mut Command::new(&output)), before, "{compiler}, seed {seed}");
+            let assumed = led["clones"]["assumed_pointers"]["words"].as_u64().unwrap_or(0);
+            followed += assumed;
+            let is_told = verified(&program, &output).contains("--assume-pointers");
+            assert!(assumed == 0 || is_told, "{compiler}, seed {seed}: {led}");
+        }
+    }
+    assert!(followed > 10, "only {followed} words lead to copies");
+}
+
+/// A pointer that stays while others lead to the copy, or that leads elsewhere, is reported.
+#[test]
+fn pointers_that_differ_from_others_are_reported() {
+    let (directory, program) = built(POINTERS, "gcc -O2 -fno-pie -no-pie -s");
+    let output = directory.path().join("copies");
+    let mut changes = 0;
+    for seed in 1..5 {
+        copied(&program, &output, seed, &["--assume-pointers"]);
+        let (old, new) = (fs::read(&program).unwrap(), fs::read(&output).unwrap());
+        assert!(is_proven(&old, &new));
+        let file = object::File::parse(&*old).unwrap();
+        let (offset, size) = file.section_by_name(".data").unwrap().file_range().unwrap();
+        let (start, end) = (usize::try_from(offset).unwrap(), usize::try_from(offset + size).unwrap());
+        for at in (start..end - 7).step_by(8).filter(|&at| old[at..at + 8] != new[at..at + 8]) {
+            let mut stays = new.clone();
+            stays[at..at + 8].copy_from_slice(&old[at..at + 8]);
+            assert!(!is_proven(&old, &stays), "seed {seed}: the word at {at:#x} stays");
+            let mut elsewhere = new.clone();
+            elsewhere[at] ^= 0x10;
+            assert!(!is_proven(&old, &elsewhere), "seed {seed}: the word at {at:#x} leads elsewhere");
+            changes += 2;
+        }
+    }
+    assert!(changes > 8, "only {changes} changes");
+}
+
+/// A word that the program reads in part is a number; so is one that people write.
+#[test]
+fn numbers_are_not_taken_for_pointers() {
+    let source = r#"
+#include <stdio.h>
+#include <stdint.h>
+long work(long x);
+extern const struct { const char *name; long (*step)(long); } table[];
+extern const struct { const char *name; uint64_t number; } other[];
+__asm__(".section .data.rel.ro,\"aw\"\n.p2align 3\n.globl table, other\ntable: .quad name, work\nother: .quad name, work\n"
+        ".section .rodata\nname: .string \"work\"\n.text\n");
+__attribute__((noinline)) long work(long x) { return x + 2; }
+__attribute__((noinline)) unsigned low(void) { return *(volatile const uint32_t *)&other[0].number; }
+int main(int count, char **words) {
+  (void)words;
+  printf("%s %ld %d\n", table[0].name, table[0].step(count), low() == (uint32_t)(uintptr_t)0x7d0000);
+  return 0;
+}
+"#;
+    let (directory, program) = built(source, "gcc -O1 -fno-pie -no-pie -s");
+    let before = run(&mut Command::new(&program));
+    assert!(before.success(), "{before}");
+    for seed in 1..6 {
+        let output = directory.path().join("copies");
+        copied(&program, &output, seed, &["--assume-pointers"]);
+        assert_eq!(run(&mut Command::new(&output)), before, "seed {seed}");
+        let (old, new) = (fs::read(&program).unwrap(), fs::read(&output).unwrap());
+        let file = object::File::parse(&*old).unwrap();
+        let section = file.section_by_name(".data.rel.ro").or_else(|| file.section_by_name(".data")).unwrap();
+        let (offset, size) = section.file_range().unwrap();
+        let range = usize::try_from(offset).unwrap()..usize::try_from(offset + size).unwrap();
+        assert_eq!(old[range.clone()], new[range], "seed {seed}");
+    }
+}
+
+/// Where the loader's relocations list all pointers, the flag changes nothing; Mach-O images refuse it.
+#[test]
+fn the_flag_concerns_fixed_addresses_alone() {
+    let (directory, program) = built(POINTERS, "gcc -O2 -fPIE -pie -s");
+    let outputs = ["one", "other"].map(|name| directory.path().join(name));
+    copied(&program, &outputs[0], 3, &[]);
+    copied(&program, &outputs[1], 3, &["--assume-pointers"]);
+    assert_eq!(fs::read(&outputs[0]).unwrap(), fs::read(&outputs[1]).unwrap());
+}
