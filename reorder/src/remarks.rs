@@ -22,7 +22,7 @@ pub fn text(remark: &Remark) -> String {
         }
         Remark::KeptRelocationsLeftOut(section) => format!("the relocations in {section} were left out"),
         Remark::PointersAssumed { functions, words } => format!(
-            "assumed, not proven: operands and {words} words of data are pointers to {functions} functions \
+            "assumed, not proven: {words} words of data, and operands, are pointers to {functions} functions \
              (--assume-pointers)"
         ),
         Remark::UnknownSearchTable => {

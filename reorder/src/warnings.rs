@@ -19,8 +19,8 @@ pub fn text(warning: &Warning) -> String {
             format!("{section} was left out: its relocations would not describe code that leads to copies")
         }
         Warning::PointersAssumed(assumed) => format!(
-            "assumed: {} words of data and {} operands are pointers to {} functions, because they look like pointers \
-             (--assume-pointers); nothing lists the pointers of this image",
+            "nothing in this image lists its pointers: {} words of data and {} operands that look like pointers were \
+             taken for pointers to {} functions (--assume-pointers)",
             assumed.words, assumed.operands, assumed.functions
         ),
         Warning::ProgramHeaderTaken(note) => {

@@ -17,6 +17,8 @@ import sys
 import tempfile
 
 LAYOUTS = ("functions", "blocks", "both")
+# What `reorder apply` is given for a layout, if that is not its name.
+WORDS = {"assumed": ("blocks", "--assume-pointers")}
 SETS = ("recorded", "left out")
 
 # The figure, and who says it.
@@ -48,7 +50,8 @@ def run(command, directory=None, statuses=(0,)):
 class Program:
     """One program, its recordings and its layouts."""
 
-    def __init__(self, reorder, path, invocations, directory, work):
+    def __init__(self, reorder, layouts, path, invocations, directory, work):
+        self.layouts = layouts
         self.reorder, self.path, self.invocations = reorder, path, invocations
         self.directory, self.work = directory, work
         self.read_ahead = None
@@ -59,10 +62,10 @@ class Program:
                 run([reorder, "record", "-q", "--blocks", "-o", trace, "--", path, *words], directory, range(256))
                 if not trace.is_dir():
                     sys.exit(f"{path.name} {' '.join(words)}: nothing was recorded")
-        self.images = {layout: work / layout for layout in LAYOUTS}
+        self.images = {layout: work / layout for layout in layouts}
         for layout, image in self.images.items():
             recorded = work / "recorded"
-            run([reorder, "apply", path, "-t", recorded, "--layout", layout, "-o", image], directory)
+            run([reorder, "apply", path, "-t", recorded, "--layout", *WORDS.get(layout, (layout,)), "-o", image], directory)
 
     def of(self, kind):
         return enumerate(words for one, words in self.invocations if one == kind)
@@ -100,13 +103,13 @@ class Program:
 
     def costs(self, kind):
         """By layout: each figure, summed over the invocations."""
-        costs = {layout: dict.fromkeys(FIGURES, 0) for layout in ("original", *LAYOUTS)}
+        costs = {layout: dict.fromkeys(FIGURES, 0) for layout in ("original", *self.layouts)}
         for number, words in self.of(kind):
-            for layout in LAYOUTS:
+            for layout in self.layouts:
                 for old, new in (self.measured(layout, words), self.simulated(layout, self.trace(kind, number))):
                     for figure, value in new.items():
                         costs[layout][figure] += value
-                    if layout == LAYOUTS[0]:
+                    if layout == self.layouts[0]:
                         for figure, value in old.items():
                             costs["original"][figure] += value
         return costs
@@ -147,7 +150,7 @@ def ratio(new, old):
     return new / old if old else 1.0
 
 
-def compared(path, reorder):
+def compared(path, arguments):
     """All figures of the program whose list is at `path`."""
     setup, invocations = read_list(path)
     with tempfile.TemporaryDirectory() as temporary:
@@ -157,38 +160,41 @@ def compared(path, reorder):
         if setup:
             run(["bash", "-euc", setup], directory)
         original = work / "original"
-        shutil.copy(pathlib.Path(f"/usr/bin/{path.name}").resolve(), original)
-        program = Program(reorder, original, invocations, directory, work)
+        fetched = arguments.programs / path.name if arguments.programs else original
+        installed = fetched if fetched.exists() else pathlib.Path(f"/usr/bin/{path.name}").resolve()
+        shutil.copy(installed, original)
+        program = Program(arguments.reorder, arguments.layouts, original, invocations, directory, work)
         sizes = {layout: image.stat().st_size for layout, image in program.images.items()}
         return {
             "costs": {kind: program.costs(kind) for kind in SETS},
-            "agreement": {layout: list(program.agreements(layout)) for layout in LAYOUTS},
+            "agreement": {layout: list(program.agreements(layout)) for layout in arguments.layouts},
             "bounds": program.bounds(),
             "grows": (sizes["blocks"] - sizes["functions"]) / 1024,
             "read_ahead": program.read_ahead,
         }
 
 
-def print_figure(figure, results):
+def print_figure(figure, layouts, results):
     print(f"\n{figure} ({FIGURES[figure]})")
-    print(f"{'program':8} {'invocations':11} {'original':>9} {'functions':>9} {'blocks':>9} {'both':>9} {'blocks/f.':>9} {'both/f.':>9}")
-    ratios = {(kind, layout): [] for kind in SETS for layout in LAYOUTS[1:]}
+    titles = ["original", *layouts, *(f"{layout}/f." for layout in layouts[1:])]
+    print(f"{'program':8} {'invocations':11} {' '.join(f'{title:>9}' for title in titles)}")
+    ratios = {(kind, layout): [] for kind in SETS for layout in layouts[1:]}
     for name, result in results.items():
         for kind in SETS:
             costs = {layout: values[figure] for layout, values in result["costs"][kind].items()}
-            shares = [ratio(costs[layout], costs["functions"]) for layout in LAYOUTS[1:]]
-            for layout, share in zip(LAYOUTS[1:], shares):
+            shares = [ratio(costs[layout], costs["functions"]) for layout in layouts[1:]]
+            for layout, share in zip(layouts[1:], shares):
                 ratios[kind, layout].append(share)
             cells = [f"{cost:9.0f}" for cost in costs.values()] + [f"{share:9.3f}" for share in shares]
             print(f"{name:8} {kind:11} {' '.join(cells)}")
     for kind in SETS:
-        means = [f"{mean(ratios[kind, layout]):9.3f}" for layout in LAYOUTS[1:]]
-        print(f"{'mean':8} {kind:11} {'':39} {' '.join(means)}")
+        means = [f"{mean(ratios[kind, layout]):9.3f}" for layout in layouts[1:]]
+        print(f"{'mean':8} {kind:11} {'':{10 * len(layouts) + 9}} {' '.join(means)}")
 
 
-def print_results(results):
+def print_results(layouts, results):
     for figure in FIGURES:
-        print_figure(figure, results)
+        print_figure(figure, layouts, results)
     sizes = {result["read_ahead"] or 0 for result in results.values()}
     print(f"\nthe disk below TMPDIR reads ahead {' or '.join(f'{size // 1024} KiB' for size in sorted(sizes))}")
     print("\nsimulated pages of 4 KiB against the kernel's, all invocations")
@@ -212,6 +218,8 @@ def print_results(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reorder", required=True)
+    parser.add_argument("--layouts", nargs="+", default=LAYOUTS, help="the first must be `functions`; `assumed` is blocks with --assume-pointers")
+    parser.add_argument("--programs", type=pathlib.Path, help="where to look for programs before /usr/bin")
     parser.add_argument("--json", type=pathlib.Path, help="also write all figures to this file, and go on from it")
     parser.add_argument("lists", nargs="+", type=pathlib.Path)
     arguments = parser.parse_args()
@@ -220,10 +228,10 @@ def main():
     for path in arguments.lists:
         if path.name not in results:
             print(f"{path.name} ...", file=sys.stderr, flush=True)
-            results[path.name] = compared(path, arguments.reorder)
+            results[path.name] = compared(path, arguments)
             if arguments.json:
                 arguments.json.write_text(json.dumps(results))
-    print_results({path.name: results[path.name] for path in arguments.lists})
+    print_results(arguments.layouts, {path.name: results[path.name] for path in arguments.lists})
 
 
 if __name__ == "__main__":

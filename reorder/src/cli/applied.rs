@@ -149,6 +149,7 @@ mod tests {
                 fragments: 1,
                 bytes: 10,
                 functions_saving_no_page: 2,
+                assumed_pointers: None,
                 skipped: Vec::new(),
             }),
             ..ApplySummary::default()

@@ -62,8 +62,8 @@ pub(crate) struct RelocateArguments {
     /// With copies of code: drop the relocations that the linker kept (--emit-relocs), because they would not describe the copies
     #[arg(long)]
     drop_relocations: bool,
-    /// With copies of code, in a program at a fixed address: take numbers that look like pointers to functions for pointers, and
-    /// lead them to the copies. A number that only looks like one would be changed
+    /// With copies of code, in a program at a fixed address: treat numbers that look like pointers to functions as pointers, and
+    /// change them to lead to the copies. A number that only looks like one would be changed
     #[arg(long)]
     assume_pointers: bool,
 }

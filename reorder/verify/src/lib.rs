@@ -62,12 +62,12 @@ pub struct TableUse {
     pub count: u64,
 }
 
-/// For each of `uses`, whether [`verify`] would accept the address of a copied table there, if the copy is right: only jumps
-/// through the table use the address, at indices below the count.
+/// For each of `uses`, how many entries a copied table needs for [`verify`] to accept its address there, if the copy is right: only
+/// jumps through the table use the address, at indices below that number, which is not above the count. `None` if it would not.
 ///
 /// # Errors
 /// `image` is not an ELF image that can be read.
-pub fn provable_tables(image: &[u8], uses: &[TableUse]) -> Result<Vec<bool>> {
+pub fn provable_tables(image: &[u8], uses: &[TableUse]) -> Result<Vec<Option<u64>>> {
     elf::provable_tables(image, uses)
 }
 

@@ -19,7 +19,7 @@ pub struct ControlStep {
     pub jumps_to_computed: bool,
     /// The address that it puts into a register.
     pub formed: Option<Address>,
-    /// A table of addresses of which it loads an entry, or jumps to one.
+    /// The table of addresses that it loads an entry of, or jumps through.
     pub loads_from: Option<Address>,
 }
 

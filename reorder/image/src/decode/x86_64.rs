@@ -352,17 +352,25 @@ pub(crate) fn kept_numbers_from(
     found
 }
 
-/// Bases of the tables of addresses through which the code jumps at an index, by one instruction or by a load and a jump. Code is
-/// read as by [`constants_from`].
-pub(crate) fn table_bases(
+/// What code says of tables of addresses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AddressTables {
+    /// The tables through which it jumps at an index, by one instruction or by a load and a jump.
+    pub bases: Vec<Address>,
+    /// Addresses of data that instructions state.
+    pub stated: Vec<Address>,
+}
+
+/// The tables of addresses of the code in `range`, which is read as by [`constants_from`].
+pub(crate) fn address_tables(
     code: &CodeSpace<'_>,
     range: Range<Address>,
     starts: impl Iterator<Item = Address>,
-) -> Vec<Address> {
-    let mut bases = Vec::new();
+) -> AddressTables {
+    let mut found = AddressTables::default();
     // The address after a load of an entry, its register, and the table.
     let mut loaded: Option<(u64, Register, Address)> = None;
-    read_from(code, range, starts, |_, instruction| {
+    read_from(code, range, starts, |decoder, instruction| {
         let is_entry = |operand| {
             instruction.op_kind(operand) == OpKind::Memory
                 && instruction.memory_base() == Register::None
@@ -372,8 +380,8 @@ pub(crate) fn table_bases(
         let (register, base) = (instruction.op0_register(), Address(instruction.memory_displacement64()));
         let before = loaded.take();
         match instruction.mnemonic() {
-            Mnemonic::Jmp if is_entry(0) => bases.push(base),
-            Mnemonic::Jmp => bases.extend(
+            Mnemonic::Jmp if is_entry(0) => found.bases.push(base),
+            Mnemonic::Jmp => found.bases.extend(
                 before
                     .filter(|before| (before.0, before.1) == (instruction.ip(), register))
                     .map(|before| before.2),
@@ -381,8 +389,11 @@ pub(crate) fn table_bases(
             Mnemonic::Mov if is_entry(1) => loaded = Some((instruction.next_ip(), register, base)),
             _ => {}
         }
+        let relative = instruction.is_ip_rel_memory_operand().then(|| instruction.ip_rel_memory_address());
+        let numbers = operands_of(decoder, instruction).chain(relative).map(Address);
+        found.stated.extend(numbers.filter(|number| code.region(*number) == Region::Data));
     });
-    bases
+    found
 }
 
 /// The number of 64 bits that an instruction moves, pushes or compares with.

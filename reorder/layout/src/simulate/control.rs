@@ -145,13 +145,13 @@ impl<'image> CopiedControl<'image> {
         places.into_iter().map(|place| Span { start: place.start.0, end: place.end.0 }).collect()
     }
 
-    /// Whether there can be a jump table of `function`.
+    /// Whether `table` can be a jump table of `function`.
     fn is_table(&self, table: Table, function: &Function) -> bool {
         let mut code = self.old.sections.iter().filter(|section| section.is_executable());
         !code.any(|section| section.contains(table.address)) && self.entries(table, function).next().is_some()
     }
 
-    /// Where the entries of a table lead: of distances, up to the first that leads out of `function`; of addresses, those in it up
+    /// Where the entries of a table lead: of distances, up to the first that leads out of `function`; of addresses, those that lead into it, up
     /// to the first that leads to no code.
     fn entries(&self, table: Table, function: &Function) -> impl Iterator<Item = Address> + use<'image> {
         /// More than any switch has.

@@ -46,8 +46,8 @@ pub(super) fn addresses_of_copies(
             true => {
                 formed_by_lea(bytes, section.address).for_each(&mut note);
                 if new.linkage == Linkage::FixedAddress {
-                    let words = bytes.array_windows().map(|word| u64::from(u32::from_le_bytes(*word)));
-                    words.for_each(&mut note);
+                    let words = bytes.windows(4).filter_map(|word| word.first_chunk());
+                    words.for_each(|word| note(u64::from(u32::from_le_bytes(*word))));
                 }
             }
             false => bytes

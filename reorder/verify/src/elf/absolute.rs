@@ -167,7 +167,7 @@ fn addresses((place, value): (u64, u64)) -> (Address, Address) {
 }
 
 /// A constant that may be an address: eight bytes at any place, or four at an aligned one.
-fn data_constant(bytes: &[u8], position: usize, place: u64) -> Option<u64> {
+pub(super) fn data_constant(bytes: &[u8], position: usize, place: u64) -> Option<u64> {
     let wide = bytes.get(position..)?.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
     if let Some(value) = wide.filter(|value| *value <= u64::from(u32::MAX)) {
         return Some(value);

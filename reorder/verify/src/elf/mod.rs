@@ -73,7 +73,7 @@ pub(crate) fn words_read_as_numbers(image: &[u8], words: &[Address]) -> Result<V
 }
 
 /// [`crate::provable_tables`] for ELF.
-pub(crate) fn provable_tables(image: &[u8], uses: &[TableUse]) -> Result<Vec<bool>> {
+pub(crate) fn provable_tables(image: &[u8], uses: &[TableUse]) -> Result<Vec<Option<u64>>> {
     clones::provable(&ElfView::parse(image)?, uses)
 }
 

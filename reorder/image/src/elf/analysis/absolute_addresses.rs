@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use crate::decode::aarch64::WORD;
 use crate::decode::x86_64::{
-    DecodedBlock, KeptNumber, absolute_constants, constants_from, kept_numbers_from, table_bases,
+    DecodedBlock, KeptNumber, absolute_constants, address_tables, constants_from, kept_numbers_from,
 };
 use crate::elf::analysis::absolute_fields::AbsoluteField;
 use crate::elf::analysis::blocks::{Block, BlockIndex, Partition};
@@ -172,15 +172,35 @@ pub fn kept_numbers(code: &CodeSpace<'_>, partition: &Partition) -> Vec<KeptNumb
     partition.blocks.par_iter().flat_map_iter(of_block).collect()
 }
 
-/// Bases of tables of addresses through which x86-64 functions jump at an index, each with the block that does.
+/// Tables of addresses through which x86-64 functions jump at an index.
+#[derive(Clone, Debug, Default)]
+pub struct TablesOfAddresses {
+    /// Their bases, each with a block that jumps; ascending.
+    pub bases: Vec<(Address, BlockIndex)>,
+    /// Addresses of data that instructions state, ascending.
+    pub stated: Vec<Address>,
+}
+
+/// The tables of addresses of all functions.
 #[must_use]
-pub fn absolute_tables(code: &CodeSpace<'_>, partition: &Partition) -> Vec<(Address, BlockIndex)> {
-    let of_block = |(block, index): (&Block, u32)| {
-        let bases = table_bases(code, block.first_function..block.end, block.function_starts());
-        bases.into_iter().map(move |base| (base, BlockIndex(index)))
+pub fn tables_of_addresses(code: &CodeSpace<'_>, partition: &Partition) -> TablesOfAddresses {
+    let of_block = |index: usize| {
+        let block = &partition.blocks[index];
+        let found = address_tables(code, block.first_function..block.end, block.function_starts());
+        let bases = found.bases.into_iter().map(|base| (base, BlockIndex(index as u32))).collect();
+        TablesOfAddresses { bases, stated: found.stated }
     };
-    let blocks: Vec<(&Block, u32)> = partition.blocks.iter().zip(0..).collect();
-    blocks.into_par_iter().flat_map_iter(of_block).collect()
+    let all = (0..partition.blocks.len()).into_par_iter().map(of_block);
+    let mut all = all.reduce(TablesOfAddresses::default, |mut all, mut other| {
+        all.bases.append(&mut other.bases);
+        all.stated.append(&mut other.stated);
+        all
+    });
+    all.bases.sort_unstable();
+    all.bases.dedup();
+    all.stated.par_sort_unstable();
+    all.stated.dedup();
+    all
 }
 
 /// Gaps and stubs.

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::AssumedPointers;
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_base::processor::Processor;
@@ -49,7 +50,7 @@ pub(super) struct Assumed {
 }
 
 impl Assumed {
-    /// Finds the places that hold one of `starts`. Gives also the starts that some place may hold which is not among them.
+    /// Finds the places that hold one of `starts`. Also gives the starts that may be held elsewhere.
     ///
     /// # Errors
     /// An image that the verifier cannot read.
@@ -66,7 +67,15 @@ impl Assumed {
             starts.iter().filter(|start| start.0.is_multiple_of(ROUND)).copied().collect();
         for section in file.sections.iter().filter(|section| holds_constants(section)) {
             let bytes = file.section_bytes(section);
-            for (place, start, has_room) in starts_in(bytes, section.address, 4, starts) {
+            let flagged = flagged(analysis, bytes, section.address, starts);
+            let flagged = flagged.filter(|(place, _)| has_neighbour(analysis, section, bytes, *place));
+            excluded.extend(flagged.map(|(_, start)| start));
+            excluded.extend(patchable(analysis, bytes, section.address, starts));
+            for (place, start, has_room) in starts_in(bytes, section.address, 1, starts) {
+                let is_number = !has_room && !place.0.is_multiple_of(4);
+                if is_number {
+                    continue;
+                }
                 let is_word = has_room && place.0.is_multiple_of(WORD);
                 match is_word && has_neighbour(analysis, section, bytes, place) {
                     true => words.push((place, start)),
@@ -126,6 +135,47 @@ impl Assumed {
 pub(super) fn operands_reach_copies(file: &ElfFile<'_>) -> bool {
     let ends = file.segments.iter().map(|segment| segment.address.0.saturating_add(segment.memory_size));
     ends.max().is_some_and(|end| end < MAX_IMAGE_END)
+}
+
+/// Aligned words that hold one of `starts` plus a number below eight, as pointers with flags do: places and starts.
+fn flagged<'run>(
+    analysis: &'run Analysis<'_>,
+    bytes: &'run [u8],
+    address: Address,
+    starts: &'run BTreeSet<Address>,
+) -> impl Iterator<Item = (Address, Address)> + 'run {
+    let first = (address.0.wrapping_neg() % WORD) as usize;
+    let words = bytes.get(first..).unwrap_or_default().chunks_exact(WORD as usize);
+    words.enumerate().filter_map(move |(number, word)| {
+        let place = address.plus(first as u64 + WORD * number as u64);
+        let value = Address(u64::from_le_bytes(*word.first_chunk()?));
+        let start = starts.range(Address(value.0.saturating_sub(WORD - 1))..value).next_back()?;
+        let block = analysis.partition.block_containing(value).map(|block| analysis.partition.block(block));
+        (!block.is_some_and(|block| block.is_entry(value))).then_some((place, *start))
+    })
+}
+
+/// Those of `starts` before which some aligned word names no-operations: room for a patch, which a copy does not have.
+fn patchable<'run>(
+    analysis: &'run Analysis<'_>,
+    bytes: &'run [u8],
+    address: Address,
+    starts: &'run BTreeSet<Address>,
+) -> impl Iterator<Item = Address> + 'run {
+    /// More than compilers leave for patches.
+    const MAX_ROOM: u64 = 256;
+    let first = (address.0.wrapping_neg() % WORD) as usize;
+    let words = bytes.get(first..).unwrap_or_default().chunks_exact(WORD as usize);
+    words.filter_map(|word| {
+        let value = Address(u64::from_le_bytes(*word.first_chunk()?));
+        let start =
+            starts.range(value.plus(1)..).next().filter(|start| start.distance_from(value) <= MAX_ROOM)?;
+        analysis.code.arena_of(value).filter(|arena| *start < arena.end)?;
+        let room = analysis.code.bytes(value..*start);
+        let is_nop = |instruction: Instruction| instruction.mnemonic() == Mnemonic::Nop;
+        let mut decoder = Decoder::with_ip(64, room, value.0, DecoderOptions::NONE);
+        decoder.iter().all(is_nop).then_some(*start)
+    })
 }
 
 /// Four bytes at each multiple of `step` that are one of `starts`: the place, the start, and whether the next four are zero.

@@ -15,7 +15,10 @@ use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 use reorder_image::decode::aarch64::{Operation, decode};
 use reorder_image::elf::analysis::Analysis;
-use reorder_image::elf::analysis::absolute_addresses::{absolute_tables, holds_constants, operands_of_code};
+use reorder_image::elf::analysis::absolute_addresses::{
+    holds_constants, operands_of_code, tables_of_addresses,
+};
+use reorder_image::elf::code::Region;
 use reorder_image::elf::file::{ElfFile, Linkage};
 
 /// Bytes of an address.
@@ -64,9 +67,9 @@ impl<'run> Insides<'run> {
                     let may_be_known = match file.processor {
                         Processor::X86_64 => {
                             insides.is_inside(value)
-                                && is_in_list(analysis, bytes, section.address, place)
+                                && is_in_list(file, analysis, place)
                                 && !own_entries.contains(&place)
-                                && !is_instruction(analysis, place)
+                                && !insides.is_operand(analysis, place)
                                 && insides.starts_instruction(analysis, value)
                         }
                         _ => true,
@@ -95,7 +98,18 @@ impl<'run> Insides<'run> {
     fn starts_instruction(&mut self, analysis: &Analysis<'_>, target: Address) -> bool {
         let after = self.ranges.partition_point(|(range, ..)| range.start < target);
         let Some((range, _, index)) = self.ranges[..after].last() else { return false };
-        let starts = self.instructions.entry(*index).or_insert_with(|| {
+        let (range, index) = (range.clone(), *index);
+        let starts = self.instructions_of(analysis, range, index);
+        starts.is_none_or(|starts| starts.binary_search(&target).is_ok())
+    }
+
+    fn instructions_of(
+        &mut self,
+        analysis: &Analysis<'_>,
+        range: Range<Address>,
+        index: usize,
+    ) -> Option<&[Address]> {
+        let starts = self.instructions.entry(index).or_insert_with(|| {
             let (mut address, mut starts) = (range.start, Vec::new());
             while address < range.end {
                 starts.push(address);
@@ -104,7 +118,15 @@ impl<'run> Insides<'run> {
             }
             Some(starts)
         });
-        starts.as_ref().is_none_or(|starts| starts.binary_search(&target).is_ok())
+        starts.as_deref()
+    }
+
+    /// Whether the word at `place` lies in one of the functions, whose numbers are operands; in other functions it may be data.
+    fn is_operand(&mut self, analysis: &Analysis<'_>, place: Address) -> bool {
+        let after = self.ranges.partition_point(|(range, ..)| range.start <= place);
+        let Some((range, _, index)) = self.ranges[..after].last() else { return false };
+        let (range, index) = (range.clone(), *index);
+        place.plus(WORD) <= range.end && self.instructions_of(analysis, range, index).is_some()
     }
 
     /// `place` holds, or forms, `target`.
@@ -118,20 +140,14 @@ impl<'run> Insides<'run> {
     }
 }
 
-/// Whether the word at `place` lies in a function of x86-64, whose numbers are operands.
-fn is_instruction(analysis: &Analysis<'_>, place: Address) -> bool {
-    let block = analysis.partition.block_containing(place).map(|block| analysis.partition.block(block));
-    analysis.code.processor == Processor::X86_64
-        && block.is_some_and(|block| block.first_function <= place && place.plus(WORD) <= block.end)
-}
-
 /// Whether one of the words close to that at `place` holds an address of code, as in a list of places.
-fn is_in_list(analysis: &Analysis<'_>, bytes: &[u8], start: Address, place: Address) -> bool {
+fn is_in_list(file: &ElfFile<'_>, analysis: &Analysis<'_>, place: Address) -> bool {
     /// Words of the largest entry of such a list.
     const ENTRY: u64 = 3;
     let is_code = |at: u64| {
-        let word = bytes.get(usize::try_from(at.checked_sub(start.0)?).ok()?..)?.first_chunk()?;
-        Some(analysis.code.arena_of(Address(u64::from_le_bytes(*word))).is_some())
+        let word = file.bytes_at(Address(at), WORD)?.first_chunk()?;
+        let region = analysis.code.region(Address(u64::from_le_bytes(*word)));
+        Some(matches!(region, Region::Arena | Region::FixedCode))
     };
     place.0.is_multiple_of(WORD)
         && (1..=ENTRY).any(|words| {
@@ -140,22 +156,30 @@ fn is_in_list(analysis: &Analysis<'_>, bytes: &[u8], start: Address, place: Addr
         })
 }
 
-/// Places of the entries, up to the last that leads into the function itself, of each table of addresses through which a
-/// function jumps at an index. Such a table is no list of places that a handler looks up.
+/// Places of the entries of tables of addresses through which functions jump at an index, up to the last that leads into one of
+/// these functions. A table ends before the next address of data that some instruction states. It is no list of places that a
+/// handler looks up: a handler would state the list's address.
 fn own_entries(file: &ElfFile<'_>, analysis: &Analysis<'_>) -> BTreeSet<Address> {
+    let tables = tables_of_addresses(&analysis.code, &analysis.partition);
     let mut places = BTreeSet::new();
-    for (base, block) in absolute_tables(&analysis.code, &analysis.partition) {
-        let block = analysis.partition.block(block);
+    for users in tables.bases.chunk_by(|one, other| one.0 == other.0) {
+        let base = users[0].0;
+        let next = tables.stated.partition_point(|stated| *stated <= base);
+        let end = tables.stated.get(next).copied();
         let entries = (0..MAX_ENTRIES).map_while(|number| {
             let place = base.plus(number * WORD);
             let target = Address(u64::from_le_bytes(*file.bytes_at(place, WORD)?.first_chunk()?));
             // A case that seldom runs may have been split off.
-            analysis.code.arena_of(target).map(|_| (place, target))
+            let is_entry = end.is_none_or(|end| place < end) && analysis.code.arena_of(target).is_some();
+            is_entry.then_some((place, target))
         });
         let entries: Vec<(Address, Address)> = entries.collect();
-        let is_own = |(_, target): &(Address, Address)| (block.start..block.end).contains(target);
-        let end = entries.iter().rposition(is_own).map_or(0, |last| last + 1);
-        places.extend(entries[..end].iter().map(|(place, _)| *place));
+        let is_own = |(_, target): &(Address, Address)| {
+            let block = analysis.partition.block_containing(*target);
+            block.is_some_and(|block| users.binary_search(&(base, block)).is_ok())
+        };
+        let count = entries.iter().rposition(is_own).map_or(0, |last| last + 1);
+        places.extend(entries[..count].iter().map(|(place, _)| *place));
     }
     places
 }

@@ -289,11 +289,11 @@ fn contents(
     let bytes = |(index, fragment): (usize, &Fragment)| {
         let code = analysis.code.bytes(copies.bodies[fragment.body].range.clone());
         let bytes = copies.bytes(index, code).map_err(|(obstacle, place)| (fragment.body, obstacle, place));
-        bytes.map(|mut bytes| {
-            copies.lead_operands(index, assumed, &mut bytes);
-            copies.lead_table_reads(index, &mut bytes);
-            bytes
-        })
+        let mut bytes = bytes?;
+        let led = copies.lead_operands(index, assumed, &mut bytes);
+        let led = led.and_then(|()| copies.lead_table_reads(index, &mut bytes));
+        led.map_err(|(obstacle, place)| (fragment.body, obstacle, place))?;
+        Ok(bytes)
     };
     copies.fragments.iter().enumerate().map(bytes).collect()
 }

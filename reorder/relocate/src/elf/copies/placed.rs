@@ -192,7 +192,10 @@ impl<'run> Copies<'run> {
 
     /// Writes the addresses of copied tables in `copy`, the bytes of the copy with this number, whose original names tables of
     /// addresses.
-    pub(super) fn lead_table_reads(&self, index: usize, copy: &mut [u8]) {
+    ///
+    /// # Errors
+    /// An instruction whose operand does not hold the address.
+    pub(super) fn lead_table_reads(&self, index: usize, copy: &mut [u8]) -> Result<(), (Obstacle, Address)> {
         let start = self.placed[index].start;
         let range = self.fragments[index].original(self.bodies);
         let tables = self.tables.iter().filter(|placed| placed.table.entry == Entry::Target);
@@ -202,9 +205,12 @@ impl<'run> Copies<'run> {
             let Some(copied) = self.copy_of(*instruction) else { continue };
             let place = copied.plus(field.distance_from(*instruction)).distance_from(start) as usize;
             if let Some(bytes) = copy.get_mut(place..).and_then(|rest| rest.first_chunk_mut::<4>()) {
-                *bytes = (placed.start.0 as u32).to_le_bytes();
+                let table =
+                    i32::try_from(placed.start.0).map_err(|_| (Obstacle::ShortReach, *instruction))?;
+                *bytes = table.to_le_bytes();
             }
         }
+        Ok(())
     }
 
     /// Where each copied instruction is, for those who describe code.
@@ -280,7 +286,15 @@ impl<'run> Copies<'run> {
     }
 
     /// Writes the operands in `copy`, the bytes of the copy with this number, that were taken for addresses of functions.
-    pub(super) fn lead_operands(&self, index: usize, assumed: &Assumed, copy: &mut [u8]) {
+    ///
+    /// # Errors
+    /// An instruction whose operand does not hold the address.
+    pub(super) fn lead_operands(
+        &self,
+        index: usize,
+        assumed: &Assumed,
+        copy: &mut [u8],
+    ) -> Result<(), (Obstacle, Address)> {
         let start = self.placed[index].start;
         for number in assumed.operands_in(&self.fragments[index].original(self.bodies)) {
             let Some(instruction) = self.copy_of(number.instruction) else { continue };
@@ -288,9 +302,15 @@ impl<'run> Copies<'run> {
             let place = instruction.plus(within).distance_from(start) as usize;
             let width = usize::from(number.width);
             if let Some(field) = copy.get_mut(place..place + width) {
-                field.copy_from_slice(&self.kept_address(number.value).0.to_le_bytes()[..width]);
+                let address = self.kept_address(number.value).0;
+                // Four bytes are sign-extended.
+                let has_room = width == 8 || i32::try_from(address).is_ok();
+                let field = Some(field).filter(|_| has_room);
+                let field = field.ok_or((Obstacle::ShortReach, number.instruction))?;
+                field.copy_from_slice(&address.to_le_bytes()[..width]);
             }
         }
+        Ok(())
     }
 
     /// Writes the address that `instruction`, whose bytes end `copy`, states.

@@ -114,9 +114,16 @@ pub(super) fn provable(file: &ElfFile<'_>, mut tables: Vec<Table>) -> Result<Vec
     if uses.is_empty() {
         return Ok(tables);
     }
-    let mut is_provable = provable_tables(file.bytes, &uses)?.into_iter();
+    let mut provable = provable_tables(file.bytes, &uses)?.into_iter();
     for table in &mut tables {
-        table.fields.retain(|_, _| is_provable.next().unwrap_or(false));
+        let mut used = 0;
+        table.fields.retain(|_, _| {
+            let entries = provable.next().flatten();
+            used = used.max(entries.unwrap_or(0));
+            entries.is_some()
+        });
+        // Other tables may follow one of addresses.
+        table.targets.truncate(usize::try_from(used).unwrap_or(usize::MAX));
     }
     tables.retain(|table| !table.fields.is_empty());
     Ok(tables)

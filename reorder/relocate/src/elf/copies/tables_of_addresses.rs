@@ -1,7 +1,7 @@
 //! Tables of addresses through which code of a program at a fixed address jumps: `jmp *table(,%rax,8)`, or a load and a jump.
 //!
-//! The instruction names the table, and nothing keeps its address. The copy of a table goes on as far as words lead to code;
-//! whether the code reads no further, and what is loaded is only jumped to, is for the verifier to prove.
+//! The instruction names the table, and nothing keeps its address. A table ends at the latest at the first word that leads to no
+//! code and at the next table; the verifier, asked, says how many entries are read, and that what is loaded is only jumped to.
 
 use std::collections::BTreeMap;
 
@@ -33,9 +33,16 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
             }
         }
     }
+    let bases: Vec<Address> = fields.keys().copied().collect();
     let table = |(base, fields): (Address, BTreeMap<Address, Address>)| {
+        let next = bases.partition_point(|other| *other <= base);
+        let end = bases.get(next).copied();
         let targets: Vec<Address> = (0..MAX_ENTRIES)
             .map_while(|number| {
+                let is_before = |end| base.plus(number * Entry::Target.size()) < end;
+                if !end.is_none_or(is_before) {
+                    return None;
+                }
                 let word = file.bytes_at(base.plus(number * Entry::Target.size()), Entry::Target.size())?;
                 let target = Address(u64::from_le_bytes(*word.first_chunk()?));
                 analysis.code.arena_of(target).map(|_| target)

@@ -1,18 +1,20 @@
 //! Numbers that were taken for pointers to functions with copies, in an x86-64 program at a fixed address.
 //!
 //! The writer looks for what speaks for a pointer; this module looks for what speaks against one: an instruction that reads or
-//! writes a part of the word, or a number with a fraction. And it looks for numbers that still hold the original's address: a
+//! writes a part of the word, or a floating-point number. And it looks for numbers that still hold the original's address: a
 //! function has one address everywhere, or its pointers would differ from each other.
 
 use std::collections::BTreeMap;
 
 use goblin::elf::header::ET_EXEC;
-use iced_x86::{Decoder, DecoderOptions, Instruction, MemorySize, OpKind, Register};
+use goblin::elf::section_header::{SHT_FINI_ARRAY, SHT_INIT_ARRAY, SHT_PREINIT_ARRAY, SHT_PROGBITS};
+use iced_x86::{Decoder, DecoderOptions, Instruction, MemorySize, Mnemonic, OpKind, Register};
 
 use super::code::{aligned_words, has_known_format};
 use super::copies::Copies;
-use crate::bytes::{range, u32_at, u64_at};
-use crate::elf::absolute::{code_constants, section_constants};
+use super::insides::is_listed;
+use crate::bytes::{range, u64_at};
+use crate::elf::absolute::{code_constants, data_constant, section_constants};
 use crate::elf::recover::moves_between;
 use crate::elf::view::{ElfView, SectionView};
 use crate::moves::AddressMoves;
@@ -20,11 +22,14 @@ use crate::processor::Processor;
 use crate::remark::Remark;
 use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::Result;
 
 /// Bytes of a pointer in data.
 const WORD: u64 = 8;
+
+/// Bytes before an entry that a list of patchable places may name.
+const MAX_ROOM: u64 = 128;
 
 /// Claims the words of data that hold the address of a copy instead of that of a function, and checks that nothing
 /// contradicts them. Gives their number.
@@ -39,14 +44,24 @@ pub(super) fn check_words(
     }
     let (old, new) = (copies.old, copies.new.bytes);
     let mut words = Vec::new();
-    let is_data = |section: &&_| may_hold_pointers(section);
-    for section in old.sections.iter().filter(is_data) {
-        for place in (section.address.next_multiple_of(WORD)..section.end()).step_by(WORD as usize) {
-            let (position, offset) = (place - section.address, section.offset + (place - section.address));
-            let before = usize::try_from(position).ok().and_then(|position| u64_at(section.bytes, position));
+    for section in old.sections.iter().filter(|section| may_have_pointers(section)) {
+        let first = (section.address.wrapping_neg() % WORD) as usize;
+        for position in (first..section.bytes.len()).step_by(WORD as usize) {
+            let (place, offset) = (section.address + position as u64, section.offset + position as u64);
+            let before = u64_at(section.bytes, position);
             let after = range(new, offset, WORD).and_then(|word| u64_at(word, 0));
             let (Some(before), Some(after)) = (before, after) else { continue };
-            if before != after && copies.is_assumed_pointer(Address(before), NewAddress(after)) {
+            // The loader maps segments, not sections.
+            let is_mapped = || old.mapped_offset(place, WORD) == Some(FileOffset(offset));
+            let is_code = || {
+                old.code_sections()
+                    .any(|code| code.offset < offset + WORD && offset < code.offset + code.bytes.len() as u64)
+            };
+            if before != after
+                && is_mapped()
+                && !is_code()
+                && copies.is_assumed_pointer(Address(before), NewAddress(after))
+            {
                 claims.add(offset, WORD);
                 words.push(place);
             }
@@ -80,11 +95,13 @@ fn may_have_assumed(copies: &Copies<'_>) -> bool {
     copies.old.header.e_type == ET_EXEC && copies.old.processor == Processor::X86_64
 }
 
-fn may_hold_pointers(section: &SectionView<'_>) -> bool {
-    section.is_loaded() && !section.is_code() && !has_known_format(section)
+/// Whether words of a section may change: it holds the program's own data, or lists of functions.
+fn may_have_pointers(section: &SectionView<'_>) -> bool {
+    const KINDS: [u32; 4] = [SHT_PROGBITS, SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY];
+    section.is_loaded() && !section.is_code() && KINDS.contains(&section.kind) && !has_known_format(section)
 }
 
-/// Words among `words`, which ascend, that an instruction uses otherwise than as a whole: (word, instruction).
+/// Those of `words` (ascending) that some instruction reads or writes in part, or as a floating-point number: (word, instruction).
 fn contradictions(image: &ElfView<'_>, functions: &AddressMoves, words: &[u64]) -> BTreeMap<u64, u64> {
     let mut found = BTreeMap::new();
     if words.is_empty() {
@@ -133,6 +150,15 @@ fn stated_place(instruction: &Instruction) -> Option<u64> {
     }
 }
 
+/// Whether only no-operations are between `place` and `start`: room for a patch.
+fn is_room(copies: &Copies<'_>, place: u64, start: u64) -> bool {
+    let size = start.wrapping_sub(place);
+    let code = copies.originals(Address(place)).filter(|_| (1..=MAX_ROOM).contains(&size));
+    let code = code.and_then(|code| code.get(..usize::try_from(size).ok()?));
+    let is_nop = |instruction: Instruction| instruction.mnemonic() == Mnemonic::Nop;
+    code.is_some_and(|code| Decoder::with_ip(64, code, place, DecoderOptions::NONE).into_iter().all(is_nop))
+}
+
 /// Numbers of the new image that are the address of an original that is known by its copy: (address, place).
 pub(super) fn still_held(copies: &Copies<'_>, functions: &AddressMoves) -> Vec<(Address, NewAddress)> {
     let mut held = Vec::new();
@@ -149,11 +175,29 @@ pub(super) fn still_held(copies: &Copies<'_>, functions: &AddressMoves) -> Vec<(
         if section.is_code() && is_old {
             section_constants(section, functions).for_each(|(place, value)| note(place, value));
             aligned_words(section).for_each(|(place, value)| note(place, value));
-        } else if may_hold_pointers(section) {
-            aligned_words(section).for_each(|(place, value)| note(place, value));
-            for position in (0..section.bytes.len()).step_by(4) {
-                let value = u32_at(section.bytes, position).unwrap_or(0);
-                note(section.address + position as u64, u64::from(value));
+        } else if section.is_loaded() && !section.is_code() && !has_known_format(section) {
+            for position in 0..section.bytes.len() {
+                let place = section.address.wrapping_add(position as u64);
+                if let Some(value) = data_constant(section.bytes, position, place) {
+                    note(place, value);
+                }
+                // Flags that were added to a pointer.
+                let word = u64_at(section.bytes, position).filter(|_| place.is_multiple_of(WORD));
+                let flagged = |word: u64| {
+                    let close = Address(word.saturating_sub(WORD - 1))..Address(word);
+                    let function = functions.containing(Address(word));
+                    let is_start = function.is_some_and(|function| function.old_start.0 == word);
+                    copies.led.range(close).next_back().filter(|_| !is_start)
+                };
+                if let Some(start) = word.and_then(flagged).filter(|_| is_listed(copies, place)) {
+                    note(place, start.0);
+                }
+                // A list of places before entries, where tools write.
+                let room = word.and_then(|value| Some((value, copies.led.range(Address(value)..).next()?)));
+                let room = room.filter(|(value, start)| is_room(copies, *value, start.0));
+                if let Some((_, start)) = room {
+                    note(place, start.0);
+                }
             }
         }
     }

@@ -182,7 +182,7 @@ impl<'a> Copies<'a> {
         may_be_one && self.stands_for(address, found)
     }
 
-    /// Records that the copy of the instruction at `place` forms or reads at the address `found` instead of `address`; gives whether
+    /// Records that the copy of the instruction at `place` states the address `found` instead of `address`; gives whether
     /// these are a copied table and its original.
     pub(super) fn forms_table(
         &mut self,

@@ -19,6 +19,7 @@ mod exceptions;
 mod filler;
 mod follow;
 mod fragments;
+mod insides;
 mod instruction;
 mod pairing;
 mod pointers;
@@ -39,6 +40,7 @@ use std::collections::BTreeSet;
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 
 pub(super) use assumed::read_as_numbers;
+pub(super) use code::lea_targets;
 pub(super) use record::Record;
 pub(super) use tables::provable;
 
@@ -109,7 +111,7 @@ pub(super) fn check(
     }
     pointers::check_identity(&copies, &functions, findings);
     assumed::tell(&copies, assumed_words, findings);
-    code::check_insides(&copies, &functions, findings);
+    insides::check_insides(&copies, &functions, findings);
     restartable::check_restartable(&copies, findings);
     symbols::check_added_symbols(&copies, index, findings);
     check_copies((old, new), described_points(&copies), findings)?;

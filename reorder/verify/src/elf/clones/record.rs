@@ -249,13 +249,18 @@ mod tests {
     }
 
     #[test]
-    fn tables_have_entries_of_four_bytes() {
+    fn tables_have_entries_of_four_or_eight_bytes() {
         let with_table = |entry, count| record(b"REORDCL2", &[0x80, 0, 1, 0x2000, 0x9000, entry, count, 0]);
         let table = CopiedTable { original: Address(0x2000), copy: NewAddress(0x9000), count: 3, entry: 4 };
         let tables = |bytes: &[u8]| parse(bytes).map(|record| record.tables);
         assert_eq!(tables(&with_table(4, 3)), Some(vec![table]));
         assert_eq!((table.size(), table.copy_end()), (12, NewAddress(0x900c)));
-        for (entry, count) in [(8, 3), (0, 3), (4, u64::MAX / 2), (4, u64::MAX / 4 - 0x800)] {
+        let addresses = CopiedTable { entry: 8, ..table };
+        assert_eq!(tables(&with_table(8, 3)), Some(vec![addresses]));
+        assert_eq!(addresses.size(), 24);
+        let wrong =
+            [(0, 3), (5, 3), (16, 3), (4, u64::MAX / 2), (4, u64::MAX / 4 - 0x800), (8, u64::MAX / 8)];
+        for (entry, count) in wrong {
             assert_eq!(tables(&with_table(entry, count)), None, "{count} entries of {entry} bytes");
         }
         let many = record(b"REORDCL2", &[0x80, 0, u64::MAX, 0x2000, 0x9000, 4, 3, 0]);

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
+use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
 use super::catching::Catching;
 use super::condition::{learn, opposite};
@@ -22,7 +22,7 @@ use super::region::Region;
 use super::state::{Place, STACK_POINTER, State};
 use super::step::{operand, push, step};
 use super::sums::counted;
-use super::targets::targets;
+use super::targets::{MAX_WORDS, targets};
 use super::value::{Symbol, Value, Word};
 use crate::elf::view::ElfView;
 use crate::exception_table::CallSite;
@@ -57,6 +57,7 @@ pub(crate) fn analyse(
         hubs: BTreeMap::new(),
         computed: BTreeMap::new(),
         loaded: BTreeMap::new(),
+        is_elsewhere: BTreeMap::new(),
         reads: BTreeMap::new(),
         factory: InstructionInfoFactory::new(),
     };
@@ -77,9 +78,22 @@ pub(crate) fn analyse(
     Found {
         computed: computed.into_values().collect(),
         loaded: live.loaded.into_values().collect(),
+        jumps_elsewhere: live.is_elsewhere.into_values().any(|is_elsewhere| is_elsewhere),
         reads: live.reads.into_values().flatten().collect(),
         is_complete,
     }
+}
+
+/// Whether all words of a table of addresses that may be read lead to code and cannot be written.
+fn all_words_lead(image: &ElfView<'_>, word: Word) -> bool {
+    let count = word.index.most.saturating_sub(word.index.least);
+    word.width == 8
+        && count < MAX_WORDS
+        && (word.index.least..=word.index.most).all(|number| {
+            let place = word.table.wrapping_add(number.wrapping_mul(8));
+            let target = image.word_at(place).filter(|_| !image.is_writable(place));
+            target.is_some_and(|target| image.code_at(target, target).is_some())
+        })
 }
 
 fn is_padding(instruction: &Instruction) -> bool {
@@ -105,6 +119,8 @@ struct Flow<'a> {
     hubs: BTreeMap<(u64, u64), (usize, Option<Hub>)>,
     computed: BTreeMap<usize, Computed>,
     loaded: BTreeMap<usize, (u64, Option<Word>)>,
+    /// Of each computed jump, whether it leads to a place that no table is known to hold.
+    is_elsewhere: BTreeMap<usize, bool>,
     reads: BTreeMap<usize, Vec<Word>>,
     factory: InstructionInfoFactory,
 }
@@ -363,15 +379,16 @@ impl Flow<'_> {
         let mut leads = self.note(place, position, value, state, false);
         if self.around.follow == Follow::Addresses {
             let known = match value {
-                Value::Word { base: None, word }
-                    if word.width == 8 && !self.image.is_writable(word.table) =>
-                {
-                    Some(Some(word))
-                }
+                Value::Word { base: None, word } => Some(all_words_lead(self.image, word).then_some(word)),
                 Value::Word { .. } | Value::PerhapsWord { .. } => Some(None),
+                _ if leads.is_empty() && self.reads_fixed_place(position) => Some(None),
                 _ => None,
             };
-            self.loaded.extend(known.map(|word| (position, (place, word))));
+            self.is_elsewhere.insert(position, known.is_none() && leads.is_empty());
+            match known {
+                Some(word) => _ = self.loaded.insert(position, (place, word)),
+                None => _ = self.loaded.remove(&position),
+            }
             leads.extend(known.flatten().map(|word| (0, word)));
         }
         for (anchor, word) in leads {
@@ -385,6 +402,22 @@ impl Flow<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the jump at `position` reads a word whose place it states, alone or with an index, and that leads into the region: a
+    /// jump through a table at a constant index.
+    fn reads_fixed_place(&self, position: usize) -> bool {
+        let instruction = &self.region.instructions[position];
+        let is_memory = instruction.op0_kind() == OpKind::Memory;
+        if is_memory && instruction.memory_index() != Register::None {
+            return true;
+        }
+        let place = match instruction.memory_base() {
+            Register::RIP => instruction.ip_rel_memory_address(),
+            Register::None => instruction.memory_displacement64(),
+            _ => return false,
+        };
+        is_memory && self.image.word_at(place).is_some_and(|target| self.region.contains(target))
     }
 
     /// Records a jump or call to `value`; gives the sums that it may be.

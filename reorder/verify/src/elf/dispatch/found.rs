@@ -24,7 +24,7 @@ pub(crate) struct Computed {
 /// Which tables lead jumps on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// Tables of distances. Addresses in data are pointers, whatever jumps to them.
+    /// Tables of distances. Jumps to addresses in data are not followed.
     Distances,
     /// Also tables of addresses that the code names and no one writes to: in a program at a fixed address.
     Addresses,
@@ -37,6 +37,8 @@ pub(crate) struct Found {
     pub(crate) computed: Vec<Computed>,
     /// Jumps to addresses that tables hold, in a program at a fixed address: places and words; `None` if the table is not known.
     pub(crate) loaded: Vec<(u64, Option<Word>)>,
+    /// Whether some other computed jump leads to a place that no table is known to hold: another function, most often.
+    pub(crate) jumps_elsewhere: bool,
     /// Words of tables that the code reads, in the order of the instructions.
     pub(crate) reads: Vec<Word>,
     /// Whether the budget was enough for the whole region.

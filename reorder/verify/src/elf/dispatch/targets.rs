@@ -6,7 +6,7 @@ use crate::elf::view::ElfView;
 use reorder_base::address::Address;
 
 /// Entries that are followed in a table of unknown length.
-const MAX_WORDS: u64 = 4096;
+pub(super) const MAX_WORDS: u64 = 4096;
 
 /// The targets of the words of a table, without duplicates. A table without a known end is read up to the next of `starts`.
 pub(crate) fn targets(image: &ElfView<'_>, (anchor, word): (u64, Word), starts: &[Address]) -> Vec<u64> {

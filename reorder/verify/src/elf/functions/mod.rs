@@ -151,6 +151,7 @@ struct FunctionShape {
     tables: Vec<Address>,
     /// x86-64: a computed jump or call may use a table.
     dispatches: bool,
+    /// It may jump to addresses that a table holds.
     loads_targets: bool,
 }
 

@@ -6,6 +6,7 @@ use goblin::elf::header::ET_EXEC;
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use rayon::prelude::*;
 
+use super::held_places::HeldPlaces;
 use super::x86_64::{Tables, analysed};
 use crate::elf::absolute_fields::AbsoluteFields;
 use crate::elf::alignment::Alignments;
@@ -81,10 +82,15 @@ pub(in crate::elf) fn with_dispatches<T>(
     }
     analysed(pair, &code, follow, |tables, shapes| {
         let mut jumps: BTreeMap<Address, Vec<Jump>> = BTreeMap::new();
+        let loaded = shapes.iter().flat_map(|(_, shape)| &shape.loaded).filter_map(|(_, word)| *word);
+        let held = (follow == Follow::Addresses).then(|| HeldPlaces::of(image, functions, loaded));
         for (_, shape) in &shapes {
             let last = |word: &Word| Some(word.index.most).filter(|_| !word.index.is_free());
             let is_bounded = |word: &Option<Word>| word.as_ref().is_some_and(|word| last(word).is_some());
-            let is_clear = shape.is_clear && shape.loaded.iter().all(|(_, word)| is_bounded(word));
+            let is_entered =
+                shape.jumps_elsewhere && held.as_ref().is_some_and(|held| held.enters(&shape.members));
+            let is_clear =
+                shape.is_clear && !is_entered && shape.loaded.iter().all(|(_, word)| is_bounded(word));
             let known = |anchor: u64, word: &Word| {
                 let targets = targets(image, (anchor, *word), &tables.starts);
                 Jump::Known(KnownJump {

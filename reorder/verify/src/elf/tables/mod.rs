@@ -12,6 +12,7 @@ mod aarch64;
 mod dispatches;
 mod evidence;
 mod extent;
+mod held_places;
 mod loaded_bases;
 mod named_distances;
 mod open;

@@ -25,6 +25,10 @@ pub(super) struct Shape {
     pub(super) reads: Vec<u64>,
     /// Jumps to addresses that tables hold, in a program at a fixed address.
     pub(super) loaded: Vec<(u64, Option<Word>)>,
+    /// Whether some computed jump leads to a place that no table is known to hold.
+    pub(super) jumps_elsewhere: bool,
+    /// The function and the parts that were split off, by their indices.
+    pub(super) members: Vec<u32>,
     /// Whether all jumps are understood, apart from those.
     pub(super) is_clear: bool,
 }
@@ -122,6 +126,8 @@ impl Tables<'_> {
             shape.reads = found.reads.iter().map(|word| word.table).collect();
         }
         shape.loaded = found.loaded;
+        shape.jumps_elsewhere = found.jumps_elsewhere;
+        shape.members = region.members.clone();
         shape.is_clear = is_clear;
         Some(shape)
     }

@@ -48,33 +48,34 @@ pub(super) fn check_tables(copies: &Copies<'_>, functions: &AddressMoves, findin
     let tables = copies.formed_tables.iter();
     let formed: Vec<(Address, CopiedTable)> =
         tables.filter_map(|(place, number)| Some((*place, *copies.tables.get(*number)?))).collect();
-    let faults = faults(copies.old, functions, &formed);
+    let checked = checked(copies.old, functions, &formed);
     findings.checked(Check::Copies, "addresses of copied jump tables", formed.len());
-    for ((seed, table), fault) in formed.iter().zip(faults) {
-        let Some(fault) = fault else { continue };
+    for ((seed, table), checked) in formed.iter().zip(checked) {
+        let Err(fault) = checked else { continue };
         let name = format!("the address of the copied table at {}, formed at {seed}", table.original);
         let expected = "jumps through the copied entries alone";
         findings.differs(Difference::new(Check::Copies, None, name, expected, fault.describe()));
     }
 }
 
-/// For each instruction that forms the address of a table, why the address of a copy may not stand for it.
-fn faults(
+/// For each instruction that forms the address of a table, the number of entries that are used with it, or why the address of a
+/// copy may not stand for it.
+fn checked(
     image: &ElfView<'_>,
     functions: &AddressMoves,
     formed: &[(Address, CopiedTable)],
-) -> Vec<Option<Fault>> {
+) -> Vec<std::result::Result<u64, Fault>> {
     let held = places::held_inside(image, functions);
     with_dispatches(image, functions, |dispatches| {
         let around = Surroundings { image, functions, dispatches, held: &held };
-        formed.par_iter().map(|(place, table)| check_uses(around, table, *place).err()).collect()
+        formed.par_iter().map(|(place, table)| check_uses(around, table, *place)).collect()
     })
 }
 
 /// [`crate::provable_tables`] for ELF.
-pub(in crate::elf) fn provable(image: &ElfView<'_>, uses: &[TableUse]) -> Result<Vec<bool>> {
+pub(in crate::elf) fn provable(image: &ElfView<'_>, uses: &[TableUse]) -> Result<Vec<Option<u64>>> {
     if uses.is_empty() || image.processor != Processor::X86_64 {
-        return Ok(vec![false; uses.len()]);
+        return Ok(vec![None; uses.len()]);
     }
     let functions = moves_between(image, image)?;
     let formed: Vec<(Address, CopiedTable)> = uses
@@ -84,5 +85,5 @@ pub(in crate::elf) fn provable(image: &ElfView<'_>, uses: &[TableUse]) -> Result
             (usage.place, CopiedTable { original, copy: NewAddress(original.0), count, entry: usage.entry })
         })
         .collect();
-    Ok(faults(image, &functions, &formed).iter().map(Option::is_none).collect())
+    Ok(checked(image, &functions, &formed).into_iter().map(|checked| checked.ok()).collect())
 }

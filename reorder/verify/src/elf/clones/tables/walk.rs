@@ -66,11 +66,11 @@ impl Fault {
     }
 }
 
-/// Follows the address of `table` from the instruction at `seed`.
+/// Follows the address of `table` from the instruction at `seed`; gives the number of entries that jumps use with it.
 ///
 /// # Errors
 /// The first use that only the original table allows.
-pub(super) fn check_uses(around: Surroundings<'_>, table: &CopiedTable, seed: Address) -> Result<(), Fault> {
+pub(super) fn check_uses(around: Surroundings<'_>, table: &CopiedTable, seed: Address) -> Result<u64, Fault> {
     let mut walk = Walk {
         around,
         table,
@@ -79,13 +79,13 @@ pub(super) fn check_uses(around: Surroundings<'_>, table: &CopiedTable, seed: Ad
         work: BTreeSet::new(),
         pads: BTreeMap::new(),
         factory: InstructionInfoFactory::new(),
-        jumps: 0,
+        entries: 0,
     };
     let first = walk.decode(seed).ok_or(Fault::Lost(seed))?;
     if first.flow_control() == FlowControl::IndirectBranch {
         // The address is in no register: only this jump has the entry.
-        walk.check_jump(around.dispatches.at(seed), seed)?;
-        return if around.dispatches.at(seed).is_empty() { Err(Fault::Jump(seed)) } else { Ok(()) };
+        let jumps = around.dispatches.at(seed);
+        return if jumps.is_empty() { Err(Fault::Jump(seed)) } else { walk.check_jump(jumps, seed) };
     }
     walk.after_seed(&first, Registers::default());
     let mut budget = MAX_VISITS;
@@ -94,7 +94,7 @@ pub(super) fn check_uses(around: Surroundings<'_>, table: &CopiedTable, seed: Ad
         let Some(state) = walk.states.get(&place).copied() else { continue };
         walk.instruction(place, state)?;
     }
-    if walk.jumps > 0 { Ok(()) } else { Err(Fault::Unused) }
+    if walk.entries > 0 { Ok(walk.entries) } else { Err(Fault::Unused) }
 }
 
 struct Walk<'a> {
@@ -107,8 +107,8 @@ struct Walk<'a> {
     /// Where functions catch exceptions, by their starts.
     pads: BTreeMap<Address, Vec<Address>>,
     factory: InstructionInfoFactory,
-    /// Visits of jumps through the table.
-    jumps: usize,
+    /// Entries that jumps through the table use.
+    entries: u64,
 }
 
 impl Walk<'_> {
@@ -246,19 +246,19 @@ impl Walk<'_> {
             return Ok(());
         }
         if is_sum {
-            self.check_jump(jumps, place)?;
+            self.entries = self.entries.max(self.check_jump(jumps, place)?);
         }
         for jump in jumps {
             for target in &known(jump, place)?.targets {
                 self.arrive(*target, state);
             }
         }
-        self.jumps += usize::from(is_sum);
         Ok(())
     }
 
-    /// Checks that all of `jumps`, which are at `place`, read entries that the copy has.
-    fn check_jump(&self, jumps: &[Jump], place: Address) -> Result<(), Fault> {
+    /// Checks that all of `jumps`, which are at `place`, read entries that the copy has; gives how many these are.
+    fn check_jump(&self, jumps: &[Jump], place: Address) -> Result<u64, Fault> {
+        let mut entries = 0;
         for jump in jumps {
             let KnownJump { table, entry, last, .. } = known(jump, place)?;
             let last = last.ok_or(Fault::Jump(place))?;
@@ -268,8 +268,9 @@ impl Walk<'_> {
             if last >= self.table.count {
                 return Err(Fault::Bound(place, last));
             }
+            entries = entries.max(last + 1);
         }
-        Ok(())
+        Ok(entries)
     }
 
     /// Addresses in the function that contains `place` that data or code holds.
