@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::AssumedPointers;
+use super::inside::is_in_list;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
@@ -68,7 +69,9 @@ impl Assumed {
         for section in file.sections.iter().filter(|section| holds_constants(section)) {
             let bytes = file.section_bytes(section);
             let flagged = flagged(analysis, bytes, section.address, starts);
-            let flagged = flagged.filter(|(place, _)| has_neighbour(analysis, section, bytes, *place));
+            let flagged = flagged.filter(|(place, _)| {
+                is_in_list(file, analysis, *place) || has_neighbour(analysis, section, bytes, *place)
+            });
             excluded.extend(flagged.map(|(_, start)| start));
             excluded.extend(patchable(analysis, bytes, section.address, starts));
             for (place, start, has_room) in starts_in(bytes, section.address, 1, starts) {

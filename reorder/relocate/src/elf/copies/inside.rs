@@ -141,7 +141,7 @@ impl<'run> Insides<'run> {
 }
 
 /// Whether one of the words close to that at `place` holds an address of code, as in a list of places.
-fn is_in_list(file: &ElfFile<'_>, analysis: &Analysis<'_>, place: Address) -> bool {
+pub(super) fn is_in_list(file: &ElfFile<'_>, analysis: &Analysis<'_>, place: Address) -> bool {
     /// Words of the largest entry of such a list.
     const ENTRY: u64 = 3;
     let is_code = |at: u64| {
