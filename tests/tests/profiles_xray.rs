@@ -314,10 +314,17 @@ fn basic_logs_agree_with_llvm_xray_event_for_event() {
 #[test]
 fn the_default_filter_of_short_calls_is_told() {
     let scratch = tempfile::tempdir().unwrap();
-    let program = compile(&llvm("clang"), &scratch.path().join("program"), &[&sample("source/demo.c")], &[]);
-    let logs = basic_logs(scratch.path(), Command::new(&program).arg("a"), 5);
+    // No machine takes so long for the short call, nor less for the others.
+    let source = scratch.path().join("calls.c");
+    let calls = "#include <unistd.h>\n\
+        __attribute__((noinline)) int quick(int x) { return x + 1; }\n\
+        __attribute__((noinline)) int slow(void) { return usleep(40000) + 1; }\n\
+        int main(void) { return quick(slow() - 2); }\n";
+    std::fs::write(&source, calls).unwrap();
+    let program = compile(&llvm("clang"), &scratch.path().join("program"), &[&source], &[]);
+    let logs = basic_logs(scratch.path(), &mut Command::new(&program), 20_000);
     let reading = read(&logs[0], &[&program]);
-    assert!(reading.traces[0].events.len() < DEMO_A.len());
+    assert_eq!(names(&reading.traces[0]), ["main", "slow"]);
     let note = reading.notes.iter().find(|note| note.message.contains("no call took less than")).unwrap();
     assert!(hints::text(note.hint.as_ref().unwrap()).contains("func_duration_threshold_us=0"), "{note:?}");
 }

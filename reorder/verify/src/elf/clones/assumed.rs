@@ -47,7 +47,8 @@ pub(super) fn check_words(
     for section in old.sections.iter().filter(|section| may_have_pointers(section)) {
         let first = (section.address.wrapping_neg() % WORD) as usize;
         for position in (first..section.bytes.len()).step_by(WORD as usize) {
-            let (place, offset) = (section.address + position as u64, section.offset + position as u64);
+            let (place, offset) =
+                (section.address.wrapping_add(position as u64), section.offset + position as u64);
             let before = u64_at(section.bytes, position);
             let after = range(new, offset, WORD).and_then(|word| u64_at(word, 0));
             let (Some(before), Some(after)) = (before, after) else { continue };
@@ -119,7 +120,8 @@ fn contradictions(image: &ElfView<'_>, functions: &AddressMoves, words: &[u64]) 
             let first = words.partition_point(|word| word.saturating_add(WORD) <= place);
             let touched = words[first..].iter().take_while(|word| **word < end);
             let is_number = bytes < WORD || matches!(size, MemorySize::Float64 | MemorySize::Float80);
-            for word in touched.filter(|word| is_number || place > **word || end < **word + WORD) {
+            for word in touched.filter(|word| is_number || place > **word || end < word.saturating_add(WORD))
+            {
                 found.insert(*word, instruction.ip());
             }
         }

@@ -57,6 +57,7 @@ pub(crate) fn analyse(
         hubs: BTreeMap::new(),
         computed: BTreeMap::new(),
         loaded: BTreeMap::new(),
+        tables: BTreeMap::new(),
         is_elsewhere: BTreeMap::new(),
         reads: BTreeMap::new(),
         factory: InstructionInfoFactory::new(),
@@ -119,6 +120,8 @@ struct Flow<'a> {
     hubs: BTreeMap<(u64, u64), (usize, Option<Hub>)>,
     computed: BTreeMap<usize, Computed>,
     loaded: BTreeMap<usize, (u64, Option<Word>)>,
+    /// By address and indices: whether all words of a table lead to code.
+    tables: BTreeMap<(u64, u64, u64), bool>,
     /// Of each computed jump, whether it leads to a place that no table is known to hold.
     is_elsewhere: BTreeMap<usize, bool>,
     reads: BTreeMap<usize, Vec<Word>>,
@@ -379,7 +382,11 @@ impl Flow<'_> {
         let mut leads = self.note(place, position, value, state, false);
         if self.around.follow == Follow::Addresses {
             let known = match value {
-                Value::Word { base: None, word } => Some(all_words_lead(self.image, word).then_some(word)),
+                Value::Word { base: None, word } => {
+                    let key = (word.table, word.index.least, word.index.most);
+                    let leads = || all_words_lead(self.image, word);
+                    Some((*self.tables.entry(key).or_insert_with(leads)).then_some(word))
+                }
                 Value::Word { .. } | Value::PerhapsWord { .. } => Some(None),
                 _ if leads.is_empty() && self.reads_fixed_place(position) => Some(None),
                 _ => None,
