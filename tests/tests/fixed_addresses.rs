@@ -216,6 +216,26 @@ fn pointers_lead_to_copies_on_request() {
     assert!(followed > 10, "only {followed} words lead to copies");
 }
 
+/// `optimize` names the assumption, too.
+#[test]
+fn the_assumption_is_told() {
+    let (directory, program) = built(POINTERS, "gcc -O2 -fno-pie -no-pie -s");
+    let output = directory.path().join("fast");
+    let mut command = reorder();
+    command.arg("optimize").arg(&program).args([
+        "--run",
+        "",
+        "--layout",
+        "blocks",
+        "--assume-pointers",
+        "-o",
+    ]);
+    let optimized = run(command.arg(&output));
+    assert!(optimized.success(), "{optimized}");
+    let is_led = verified(&program, &output).contains("--assume-pointers");
+    assert_eq!(optimized.stderr_text().contains("--assume-pointers"), is_led, "{optimized}");
+}
+
 /// A pointer that stays while others lead to the copy, or that leads elsewhere, is reported.
 #[test]
 fn pointers_that_differ_from_others_are_reported() {

@@ -24,6 +24,7 @@ use crate::exit_status::ExitStatus;
 use crate::hints;
 use crate::optimize_report::{OptimizeReport, OptimizedRun, Placed};
 use crate::packages;
+use crate::warnings;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::hint::{Hint, RecordedUse, RunPurpose};
 use reorder_image::elf::analysis::Analysis;
@@ -33,6 +34,7 @@ use reorder_image::functions::FunctionTable;
 use reorder_layout::Memory;
 use reorder_layout::arguments::LayoutArguments;
 use reorder_layout::simulate::ImageNames;
+use reorder_relocate::warning::Warning;
 use reorder_report::table::counted;
 use reorder_run::check::{CheckRequest, CheckedRun, Trial, TrialFile};
 use reorder_run::measure::{self, LibraryPair, MeasureRequest, Measurement};
@@ -220,6 +222,10 @@ fn optimize(
     files.push(Pending::replacing(output, image, &applied.bytes, options)?);
     mapped.unchanged()?;
     together(files)?.iter().for_each(|warning| talk.warning(&warning.to_string(), None));
+    // The other warnings name what every layout of blocks costs.
+    let assumed =
+        applied.summary.warnings.iter().filter(|warning| matches!(warning, Warning::PointersAssumed(_)));
+    assumed.for_each(|warning| talk.warning(&warnings::text(warning), None));
     if let Some(page) = &arguments.report {
         talk.note(&format!("{} compares both layouts", page.display()));
     }
