@@ -404,7 +404,9 @@ impl Flow<'_> {
             let (number, hub) = self.hubs.entry((anchor, word.table)).or_insert((number, None));
             if Hub::join(hub, state, *number) {
                 let state = hub.as_ref().map_or_else(State::unknown, |hub| hub.state.clone());
-                for target in targets(self.image, (anchor, word), self.around.starts) {
+                // All words of a table of addresses are known to lead to code: it ends at no start of another.
+                let starts = if anchor == 0 { &[] } else { self.around.starts };
+                for target in targets(self.image, (anchor, word), starts) {
                     self.arrive_at(target, &state, Source::Several);
                 }
             }

@@ -92,7 +92,8 @@ pub(in crate::elf) fn with_dispatches<T>(
             let is_clear =
                 shape.is_clear && !is_entered && shape.loaded.iter().all(|(_, word)| is_bounded(word));
             let known = |anchor: u64, word: &Word| {
-                let targets = targets(image, (anchor, *word), &tables.starts);
+                let starts = if anchor == 0 { &[] } else { tables.starts.as_slice() };
+                let targets = targets(image, (anchor, *word), starts);
                 Jump::Known(KnownJump {
                     table: Address(word.table),
                     entry: u64::from(word.width),
