@@ -30,6 +30,8 @@ pub use moves::{AddressMoves, Move};
 pub use placed_copies::{PlacedCopy, PlacedTable};
 pub use report::{Check, CheckSummary, Difference, VerifyReport};
 
+use std::ops::Range;
+
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 
@@ -64,11 +66,16 @@ pub struct TableUse {
 
 /// For each of `uses`, how many entries a copied table needs for [`verify`] to accept its address there, if the copy is right: only
 /// jumps through the table use the address, at indices below that number, which is not above the count. `None` if it would not.
+/// `found` are functions that nothing describes, ascending and disjoint.
 ///
 /// # Errors
 /// `image` is not an ELF image that can be read.
-pub fn provable_tables(image: &[u8], uses: &[TableUse]) -> Result<Vec<Option<u64>>> {
-    elf::provable_tables(image, uses)
+pub fn provable_tables(
+    image: &[u8],
+    found: &[Range<Address>],
+    uses: &[TableUse],
+) -> Result<Vec<Option<u64>>> {
+    elf::provable_tables(image, found, uses)
 }
 
 /// For each of `words`, eight bytes of data in an x86-64 program at a fixed address, whether some instruction uses it otherwise

@@ -215,6 +215,24 @@ impl AddressMoves {
     }
 }
 
+impl AddressMoves {
+    /// With functions besides that kept their places.
+    ///
+    /// # Errors
+    /// As [`Self::from_evidence`].
+    pub(crate) fn with_found(self, found: &[Range<Address>]) -> Result<Self> {
+        let kept = |range: &Range<Address>| Move {
+            old_start: range.start,
+            new_start: NewAddress(range.start.0),
+            size: range.end.distance_from(range.start),
+        };
+        match found.is_empty() {
+            true => Ok(self),
+            false => Self::from_evidence(self.moves.into_iter().chain(found.iter().map(kept)).collect()),
+        }
+    }
+}
+
 impl fmt::Display for Move {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} -> {} ({} bytes)", self.old_start, self.new_start, self.size)

@@ -3,9 +3,12 @@
 //! Takes the parsed image; gives [`ElfFunctions`]: the union of unwind entries and sized function symbols in executable
 //! sections, and beside it the tables that they come from.
 
+use std::ops::Range;
+
 use crate::basic_blocks::LoadedBytes;
 use crate::elf::eh_frame::{FrameEntry, frame_entries};
 use crate::elf::file::ElfFile;
+use crate::elf::found_functions;
 use crate::elf::symbol::SymbolTable;
 use crate::functions::{Function, FunctionTable, LocalName};
 use reorder_base::address::Address;
@@ -22,6 +25,8 @@ pub struct ElfFunctions<'data> {
     pub symbols: SymbolTable<'data>,
     /// `.dynsym`.
     pub dynamic_symbols: SymbolTable<'data>,
+    /// Those functions that nothing describes: control was followed to them. Ascending and disjoint.
+    pub found: Vec<Range<Address>>,
 }
 
 impl<'data> ElfFunctions<'data> {
@@ -55,9 +60,15 @@ impl<'data> ElfFunctions<'data> {
                 names.push((start, symbol.name));
             }
         }
+        let found = found_functions::find(file, &functions, &dynamic_symbols)?;
+        functions.extend(found.iter().map(|range| Function {
+            start: range.start,
+            end: range.end,
+            has_unwind_entry: false,
+        }));
         let table = FunctionTable::new(functions, names, local_names(&symbols));
         let table = table.with_code(LoadedBytes::new(file), file.bytes);
-        Ok(Self { table, frame_entries, symbols, dynamic_symbols })
+        Ok(Self { table, frame_entries, symbols, dynamic_symbols, found })
     }
 }
 

@@ -73,8 +73,12 @@ pub(crate) fn words_read_as_numbers(image: &[u8], words: &[Address]) -> Result<V
 }
 
 /// [`crate::provable_tables`] for ELF.
-pub(crate) fn provable_tables(image: &[u8], uses: &[TableUse]) -> Result<Vec<Option<u64>>> {
-    clones::provable(&ElfView::parse(image)?, uses)
+pub(crate) fn provable_tables(
+    image: &[u8],
+    found: &[Range<Address>],
+    uses: &[TableUse],
+) -> Result<Vec<Option<u64>>> {
+    clones::provable(&ElfView::parse(image)?, found, uses)
 }
 
 /// The old image without its copies, if it has any: a run of it is a run of the image without them, which the new image is

@@ -70,7 +70,7 @@ fn uses_that_would_be_accepted_are_known() {
     let usage = |place, count| TableUse { place: Address(place), table: Address(TABLE), entry: 4, count };
     let uses = [usage(0x1047, 3), usage(0x1047, 2), usage(0x1047, 4), usage(0x1020, 3)];
     let image = Design::dispatching().without_copies();
-    assert_eq!(provable_tables(&image, &uses).unwrap(), [Some(3), None, Some(3), None]);
+    assert_eq!(provable_tables(&image, &[], &uses).unwrap(), [Some(3), None, Some(3), None]);
 }
 
 /// Writes code at `address` in both images.

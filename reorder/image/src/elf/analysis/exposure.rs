@@ -2,8 +2,10 @@
 
 use super::blocks::{BlockIndex, Partition};
 use super::references::Finding;
+use crate::elf::code::CodeSpace;
 use crate::pins::PinReason;
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 
 /// Blocks that are referred to in ways that cannot be rewritten.
 #[derive(Clone, Debug, Default)]
@@ -13,14 +15,18 @@ pub struct Exposure {
 }
 
 impl Exposure {
-    /// Collects it from what the analysis found.
-    pub(super) fn new(partition: &Partition, findings: &[Finding]) -> Self {
+    /// Collects it from what the analysis found in `code`.
+    pub(super) fn new(code: &CodeSpace<'_>, partition: &Partition, findings: &[Finding]) -> Self {
+        // There, bytes that are not understood form an address by `LEA` alone, and whoever gives a function a second address
+        // reads all code for that, however it is cut into instructions.
+        let forms_by_lea_alone = code.processor == Processor::X86_64 && !code.is_fixed_address;
         let count = partition.blocks.len();
         let mut exposure = Self { may_be_addressed: vec![false; count], inside: vec![None; count] };
         for finding in findings {
             let Finding::Pin(block, pin) = finding else { continue };
             let block = block.0 as usize;
             match pin.reason {
+                PinReason::GapReference | PinReason::OpaqueReference if forms_by_lea_alone => {}
                 PinReason::RelativePointer
                 | PinReason::GapReference
                 | PinReason::OpaqueReference

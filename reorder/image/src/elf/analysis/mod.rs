@@ -221,7 +221,7 @@ impl<'data> Analysis<'data> {
             roots,
         };
         findings.extend(undescribed::check_undescribed_code(&known, &findings));
-        let exposure = Exposure::new(&partition, &findings);
+        let exposure = Exposure::new(&code, &partition, &findings);
         let (units, free) = build_units(&code, &partition, findings);
         let kept = KeptAnalysis {
             code,

@@ -1,5 +1,7 @@
 //! What must hold for the image as a whole before anything in it may move.
 
+use std::ops::Range;
+
 use object::elf::{DF_TEXTREL, DT_FLAGS, DT_TEXTREL};
 
 use crate::decode::{aarch64_gap, padding};
@@ -166,7 +168,7 @@ pub fn check_coverage(
     code: &CodeSpace<'_>,
     partition: &Partition,
     opaque_blocks: u64,
-    coverage: Coverage,
+    (coverage, found): (Coverage, &[Range<Address>]),
 ) -> Result<GapContent, Refusal> {
     let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
     let gap_bytes = |content: GapContent| -> u64 {
@@ -174,7 +176,9 @@ pub fn check_coverage(
         gaps.map(|gap| gap.end.distance_from(gap.start)).sum()
     };
     let opaque = gap_bytes(GapContent::Opaque) + opaque_blocks;
-    let uncovered = gap_bytes(GapContent::Code) + gap_bytes(GapContent::Opaque);
+    // Functions that control was followed to may be entered in other ways as well.
+    let undescribed: u64 = found.iter().map(|range| range.end.distance_from(range.start)).sum();
+    let uncovered = gap_bytes(GapContent::Code) + gap_bytes(GapContent::Opaque) + undescribed;
     let largest = partition
         .gaps
         .iter()

@@ -213,7 +213,7 @@ pub fn copy(
     followed.retain(|start| is_inside(&originals, *start));
     let mut tables_of_code = tables::of_bodies(file, analysis, &bodies);
     tables_of_code.retain(|table| table.fields.keys().any(|field| is_inside(&originals, *field)));
-    let mut tables_of_code = tables::provable(file, tables_of_code)?;
+    let mut tables_of_code = tables::provable(file, &functions.found, tables_of_code)?;
     tables_of_code.sort_by_key(|table| table.base);
     let mut rounds = 0;
     loop {
@@ -442,7 +442,7 @@ impl<'run> Image<'run> {
         let Self { offset, address, alignment, .. } = *self;
         let segment = program_headers::NewSegment { offset, address, size, alignment };
         program_headers::write(file, slot, &segment, search, &mut output);
-        let record = |new: &[u8]| record::write(file.bytes, new, copies);
+        let record = |new: &[u8]| record::write(file.bytes, new, copies, &self.functions.found);
         let debug = self.debug_information(copies)?;
         sections.finish(&self.functions.table, copies, (copied, exceptions), debug, record, &mut output);
         Ok(output)

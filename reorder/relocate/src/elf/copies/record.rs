@@ -10,12 +10,17 @@
 //! count                 then for each run of bytes that differ before the old length: file offset, bytes, the old bytes
 //! ```
 //!
+//! Where control was followed to functions that nothing describes, the section begins with "REORDCL3" and goes on with their
+//! count, then for each, ascending: the distance from the end of the one before, and bytes, both in unsigned LEB128.
+//!
 //! Numbers have eight bytes, least significant first.
 
 use std::ops::Range;
 
 use super::placed::Copies;
 use super::sections::RECORD;
+use reorder_base::address::Address;
+use reorder_base::leb128::write_unsigned;
 use reorder_base::little_endian::u64_at;
 use reorder_image::elf::file::ElfFile;
 
@@ -23,12 +28,14 @@ use reorder_image::elf::file::ElfFile;
 const MAGIC: &[u8; 8] = b"REORDCL2";
 /// The same where whole functions were copied: three numbers for each, and no tables.
 const MAGIC_OF_FUNCTIONS: &[u8; 8] = b"REORDCL1";
+/// The same as the first where functions were found that nothing describes.
+const MAGIC_WITH_FOUND: &[u8; 8] = b"REORDCL3";
 /// Bytes of a number.
 const NUMBER: usize = 8;
 
-/// The section's contents, given the file before and after.
-pub(super) fn write(old: &[u8], new: &[u8], copies: &Copies<'_>) -> Vec<u8> {
-    let mut record = MAGIC.to_vec();
+/// The section's contents, given the file before and after, and the functions that were `found`.
+pub(super) fn write(old: &[u8], new: &[u8], copies: &Copies<'_>, found: &[Range<Address>]) -> Vec<u8> {
+    let mut record = if found.is_empty() { MAGIC } else { MAGIC_WITH_FOUND }.to_vec();
     let number = |record: &mut Vec<u8>, value: u64| record.extend_from_slice(&value.to_le_bytes());
     number(&mut record, old.len() as u64);
     number(&mut record, copies.fragments.len() as u64);
@@ -53,6 +60,15 @@ pub(super) fn write(old: &[u8], new: &[u8], copies: &Copies<'_>) -> Vec<u8> {
         number(&mut record, run.len() as u64);
         record.extend_from_slice(&old[run]);
     }
+    if !found.is_empty() {
+        number(&mut record, found.len() as u64);
+    }
+    let mut end = Address(0);
+    for range in found {
+        write_unsigned(&mut record, range.start.distance_from(end));
+        write_unsigned(&mut record, range.end.distance_from(range.start));
+        end = range.end;
+    }
     record
 }
 
@@ -65,7 +81,7 @@ pub(super) fn restored(file: &ElfFile<'_>) -> Option<Vec<u8>> {
         at.checked_add(NUMBER)?.checked_add(size)
     };
     let (numbers, has_tables) = match record.first_chunk::<8>()? {
-        MAGIC => (4, true),
+        MAGIC | MAGIC_WITH_FOUND => (4, true),
         MAGIC_OF_FUNCTIONS => (3, false),
         _ => return None,
     };

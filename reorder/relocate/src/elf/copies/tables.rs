@@ -4,6 +4,7 @@
 //! table to be used by dispatches alone: the load of a distance, the sum, and the jump.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, MemorySize, Mnemonic,
@@ -103,7 +104,11 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
 ///
 /// # Errors
 /// An image that the verifier cannot read.
-pub(super) fn provable(file: &ElfFile<'_>, mut tables: Vec<Table>) -> Result<Vec<Table>> {
+pub(super) fn provable(
+    file: &ElfFile<'_>,
+    found: &[Range<Address>],
+    mut tables: Vec<Table>,
+) -> Result<Vec<Table>> {
     let uses_of = |table: &Table| {
         let (base, entry, count) = (table.base, table.entry.size(), table.targets.len() as u64);
         let uses =
@@ -114,7 +119,7 @@ pub(super) fn provable(file: &ElfFile<'_>, mut tables: Vec<Table>) -> Result<Vec
     if uses.is_empty() {
         return Ok(tables);
     }
-    let mut provable = provable_tables(file.bytes, &uses)?.into_iter();
+    let mut provable = provable_tables(file.bytes, found, &uses)?.into_iter();
     for table in &mut tables {
         let mut used = 0;
         table.fields.retain(|_, _| {

@@ -17,6 +17,7 @@ mod copies;
 mod exception_lookup;
 mod exceptions;
 mod filler;
+mod found_functions;
 mod follow;
 mod fragments;
 mod insides;
@@ -79,8 +80,14 @@ pub(super) fn check(
         let name = String::from_utf8_lossy(section.name).into_owned();
         findings.remark(Remark::KeptRelocationsLeftOut(name));
     }
-    let functions = moves_between(old, old)?;
-    let starts = function_starts(old)?;
+    let described = moves_between(old, old)?;
+    if let Err(difference) = found_functions::check_found(old, &record.found, &described, findings) {
+        findings.differs(difference);
+        return Ok(());
+    }
+    let functions = described.with_found(&record.found)?;
+    let mut starts = function_starts(old)?;
+    starts.extend(record.found.iter().map(|range| range.start));
     let unit = match record.listed {
         Listed::Functions => "functions",
         Listed::Fragments => "fragments",

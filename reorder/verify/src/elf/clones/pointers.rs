@@ -29,9 +29,9 @@ const WORD: u64 = 8;
 const ENTRY_FIELD: u64 = 24;
 
 /// A field that holds an address: its file position, and what it holds in both files.
-struct Held {
+pub(super) struct Held {
     offset: FileOffset,
-    before: Address,
+    pub(super) before: Address,
     after: NewAddress,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn check_pointers(
 }
 
 /// Addends of relative relocations, the same addresses in the words themselves, and words of packed relocations.
-fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
+pub(super) fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
     let relative = match image.processor {
         Processor::Aarch64 => [R_AARCH64_RELATIVE, R_AARCH64_IRELATIVE],
         Processor::X86_64 => [R_X86_64_RELATIVE, R_X86_64_IRELATIVE],

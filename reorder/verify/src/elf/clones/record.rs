@@ -5,7 +5,8 @@
 //! each copy the original's address, the copy's address and the original's size, for fragments also the copy's size; for
 //! fragments count, and for each copied jump table the original's address, the copy's address, the bytes of an entry,
 //! and the count of entries; count, and for each run of changed bytes the file position, the length and the old
-//! bytes.
+//! bytes. A third form goes on after those of fragments with functions that nothing describes: count, and for each the distance
+//! from the end of the one before and the size, in unsigned LEB128.
 
 use std::ops::Range;
 
@@ -14,6 +15,7 @@ use crate::elf::view::{ElfView, SectionView};
 use crate::placed_copies::{PlacedCopy, PlacedTable};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::leb128::read_unsigned;
 
 /// Name of the section.
 pub(super) const RECORD: &[u8] = b".reorder.clones";
@@ -26,6 +28,9 @@ pub(super) enum Listed {
     /// Runs of consecutive instructions, all of which are copied, and nothing else.
     Fragments,
 }
+
+/// The magic number of a list of fragments, some of functions that nothing describes.
+const MAGIC_WITH_FOUND: &[u8] = b"REORDCL3";
 
 impl Listed {
     /// The magic number at the start of the record.
@@ -115,6 +120,8 @@ pub(crate) struct Record<'data> {
     pub(super) tables: Vec<CopiedTable>,
     /// Old bytes of the file without copies, by place.
     runs: Vec<(Range<usize>, &'data [u8])>,
+    /// Functions that nothing describes, ascending and disjoint.
+    pub(super) found: Vec<Range<Address>>,
 }
 
 impl<'data> Record<'data> {
@@ -129,10 +136,14 @@ impl<'data> Record<'data> {
     }
 
     fn parse(section: &SectionView<'data>, file_size: usize) -> Option<Self> {
-        let listed = [Listed::Functions, Listed::Fragments]
-            .into_iter()
-            .find(|listed| section.bytes.starts_with(listed.magic()))?;
-        let bytes: &'data [u8] = section.bytes.strip_prefix(listed.magic())?;
+        let kinds = [(Listed::Functions, false), (Listed::Fragments, false)].map(|(listed, has_found)| {
+            (listed, listed.magic(), has_found)
+        });
+        let kinds = kinds.into_iter().chain([(Listed::Fragments, MAGIC_WITH_FOUND, true)]);
+        let mut kinds = kinds.filter_map(|(listed, magic, has_found)| {
+            Some((listed, has_found, section.bytes.strip_prefix(magic)?))
+        });
+        let (listed, has_found, bytes) = kinds.next()?;
         let mut position = 0;
         let number = |position: &mut usize| {
             let number = u64_at(bytes, *position)?;
@@ -175,7 +186,11 @@ impl<'data> Record<'data> {
             let end = start.checked_add(old.len()).filter(|end| *end <= length)?;
             runs.push((start..end, old));
         }
-        Some(Self { length, listed, copies, tables, runs })
+        let found = match has_found {
+            true => found_functions(bytes.get(position..)?)?,
+            false => Vec::new(),
+        };
+        Some(Self { length, listed, copies, tables, runs, found })
     }
 
     /// Where the copies are, as claimed.
@@ -209,6 +224,26 @@ impl<'data> Record<'data> {
         }
         whole
     }
+}
+
+/// The list of functions at the end of a record; `None` if it breaks the layout.
+fn found_functions(bytes: &[u8]) -> Option<Vec<Range<Address>>> {
+    let count = usize::try_from(u64_at(bytes, 0)?).ok()?;
+    let mut rest = bytes.get(8..)?;
+    let mut number = || {
+        let (value, size) = read_unsigned(rest).ok()?;
+        rest = rest.get(size..)?;
+        Some(value)
+    };
+    // Each takes two bytes.
+    let mut found = Vec::with_capacity(Some(count).filter(|count| *count <= bytes.len() / 2)?);
+    let mut end = 0u64;
+    for _ in 0..count {
+        let start = end.checked_add(number()?)?;
+        end = start.checked_add(number()?).filter(|end| start < *end)?;
+        found.push(Address(start)..Address(end));
+    }
+    rest.is_empty().then_some(found)
 }
 
 #[cfg(test)]
@@ -269,7 +304,7 @@ mod tests {
 
     #[test]
     fn unknown_lists_are_refused() {
-        assert!(parse(&record(b"REORDCL3", &[0x80, 0, 0, 0])).is_none());
+        assert!(parse(&record(b"REORDCL4", &[0x80, 0, 0, 0])).is_none());
         assert!(parse(&record(b"REORDCL2", &[0x80, 1, u64::MAX, 0x8000, 6, 9, 0, 0])).is_none());
         assert!(parse(&record(b"REORDCL2", &[0x80, 1, 0x1000, u64::MAX - 7, 6, 9, 0, 0])).is_none());
     }

@@ -241,7 +241,7 @@ fn first_foreign_byte(processor: Processor, before: &[u8], after: &[u8]) -> Opti
 }
 
 /// The parts of `whole` outside of `parts`, which are sorted and disjoint.
-fn complement(whole: Range<u64>, parts: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+pub(super) fn complement(whole: Range<u64>, parts: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut rest = Vec::new();
     let mut position = whole.start;
     for part in parts.skip_while(|part| part.end <= whole.start).take_while(|part| part.start < whole.end) {

@@ -7,6 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 use rayon::prelude::*;
 
 use super::held_places::HeldPlaces;
+use super::undescribed::undescribed_entries;
 use super::x86_64::{Tables, analysed};
 use crate::elf::absolute_fields::AbsoluteFields;
 use crate::elf::alignment::Alignments;
@@ -73,6 +74,8 @@ pub(in crate::elf) fn with_dispatches<T>(
     // An image does not differ from itself.
     code.references.extend(check_gaps(pair, &mut Findings::new(0)));
     code.references.sort_unstable();
+    code.entries.extend(undescribed_entries(image, functions));
+    code.entries.sort_unstable();
     // Elsewhere the loader writes the addresses.
     let follow = if image.header.e_type == ET_EXEC { Follow::Addresses } else { Follow::Distances };
     if follow == Follow::Addresses {

@@ -16,6 +16,8 @@ mod walk;
 
 pub(super) use places::check_table_places;
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::copies::Copies;
@@ -73,11 +75,15 @@ fn checked(
 }
 
 /// [`crate::provable_tables`] for ELF.
-pub(in crate::elf) fn provable(image: &ElfView<'_>, uses: &[TableUse]) -> Result<Vec<Option<u64>>> {
+pub(in crate::elf) fn provable(
+    image: &ElfView<'_>,
+    found: &[Range<Address>],
+    uses: &[TableUse],
+) -> Result<Vec<Option<u64>>> {
     if uses.is_empty() || image.processor != Processor::X86_64 {
         return Ok(vec![None; uses.len()]);
     }
-    let functions = moves_between(image, image)?;
+    let functions = moves_between(image, image)?.with_found(found)?;
     let formed: Vec<(Address, CopiedTable)> = uses
         .iter()
         .map(|usage| {

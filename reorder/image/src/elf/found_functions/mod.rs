@@ -1,0 +1,92 @@
+//! Functions of an image that hardly describes its code: found by following control from the places that the image names.
+//!
+//! Takes the parsed image and its described functions; gives ranges of addresses. What the loader, the headers or the
+//! dynamic symbols name is a function's start, and so is what reached code calls. The address that code forms or that data
+//! of an image at a fixed address holds may be anything: it is a function's start only if what control reaches from it calls
+//! a function that is known from elsewhere (`evidence.rs`).
+//!
+//! A range ends with the last instruction that is reached before the next start. Where the function has computed jumps, code
+//! goes on up to the filler that linkers put between functions: what tables lead to is not looked up here.
+
+mod evidence;
+mod roots;
+mod search;
+
+use std::ops::Range;
+
+use crate::elf::code::CodeSpace;
+use crate::elf::file::ElfFile;
+use crate::elf::symbol::SymbolTable;
+use crate::functions::Function;
+use reorder_base::address::Address;
+use reorder_base::error::Result;
+use reorder_base::processor::Processor;
+use search::Search;
+
+/// Code of which less than one in so many bytes is described.
+const DESCRIBED_PART: u64 = 2;
+
+/// The code that every program gets from the C runtime is in no function of a launcher that does nothing itself.
+const MIN_UNKNOWN_BYTES: u64 = 64 << 10;
+
+/// Functions of `file` besides those `functions` that it describes, ascending and disjoint; none where most of the code is described.
+///
+/// # Errors
+/// Malformed tables of the loader.
+pub(super) fn find(
+    file: &ElfFile<'_>,
+    functions: &[Function],
+    dynamic_symbols: &SymbolTable<'_>,
+) -> Result<Vec<Range<Address>>> {
+    // An image whose code spans too much is refused by everything that would use these functions.
+    let Ok(code) = CodeSpace::collect(file) else { return Ok(Vec::new()) };
+    let described = Described::new(functions);
+    if file.processor != Processor::X86_64 || !is_undescribed(&code, &described) {
+        return Ok(Vec::new());
+    }
+    let _phase = tracing::info_span!("follow control").entered();
+    let roots = roots::roots(file, &code, functions, dynamic_symbols)?;
+    let mut search = Search::new(&code);
+    search.start_at(roots.named);
+    search.start_where_likely(roots.held);
+    Ok(search.functions().into_iter().filter(|range| described.is_apart(range)).collect())
+}
+
+/// Described functions, joined where they overlap.
+struct Described {
+    ranges: Vec<Range<Address>>,
+}
+
+impl Described {
+    fn new(functions: &[Function]) -> Self {
+        let mut all: Vec<Range<Address>> =
+            functions.iter().map(|function| function.start..function.end).collect();
+        all.sort_unstable_by_key(|range| (range.start, range.end));
+        let mut ranges: Vec<Range<Address>> = Vec::new();
+        for range in all {
+            match ranges.last_mut() {
+                Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+                _ => ranges.push(range),
+            }
+        }
+        Self { ranges }
+    }
+
+    fn bytes(&self) -> u64 {
+        let sizes = self.ranges.iter().map(|range| range.end.0.saturating_sub(range.start.0));
+        sizes.fold(0, u64::saturating_add)
+    }
+
+    /// Whether none of them shares a byte with `range`.
+    fn is_apart(&self, range: &Range<Address>) -> bool {
+        let next = self.ranges.partition_point(|described| described.end <= range.start);
+        self.ranges.get(next).is_none_or(|described| range.end <= described.start)
+    }
+}
+
+/// Whether most of the code is in no described function.
+fn is_undescribed(code: &CodeSpace<'_>, described: &Described) -> bool {
+    let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
+    let unknown = total.saturating_sub(described.bytes());
+    unknown >= MIN_UNKNOWN_BYTES && unknown > total / DESCRIBED_PART
+}

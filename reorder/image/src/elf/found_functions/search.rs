@@ -1,0 +1,310 @@
+//! Follows control, one instruction at a time.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use fixedbitset::FixedBitSet;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+
+use super::evidence::is_function;
+use crate::decode::padding::is_no_operation;
+use crate::elf::code::{CodeOffset, CodeSpace};
+use reorder_base::address::Address;
+
+/// What has been reached so far. The sets hold offsets of code.
+pub(super) struct Search<'run, 'data> {
+    pub(super) code: &'run CodeSpace<'data>,
+    /// First bytes of instructions that control reaches.
+    reached: FixedBitSet,
+    /// Those that control reaches from the instruction before.
+    fallen_into: FixedBitSet,
+    /// First bytes of functions.
+    starts: FixedBitSet,
+    /// Jumps to places that they compute.
+    computed_jumps: BTreeSet<u32>,
+    /// Jumps to multiples of what functions are aligned to: from, to.
+    aligned_jumps: Vec<(u32, u32)>,
+    /// Places in code that instructions read.
+    read: BTreeSet<u32>,
+    /// Addresses of code that instructions form.
+    formed: BTreeSet<u32>,
+    waiting: Vec<Address>,
+}
+
+/// What compilers align functions to.
+const ALIGNMENT: u64 = 16;
+
+impl<'run, 'data> Search<'run, 'data> {
+    /// Nothing has been reached of `code`.
+    pub(super) fn new(code: &'run CodeSpace<'data>) -> Self {
+        let places = || FixedBitSet::with_capacity(code.span());
+        Self {
+            code,
+            reached: places(),
+            fallen_into: places(),
+            starts: places(),
+            computed_jumps: BTreeSet::new(),
+            aligned_jumps: Vec::new(),
+            read: BTreeSet::new(),
+            formed: BTreeSet::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Functions begin at `starts`, which are in code.
+    pub(super) fn start_at(&mut self, starts: Vec<Address>) {
+        for start in starts {
+            self.start(start);
+        }
+        self.complete();
+    }
+
+    /// Functions begin at those of `places`, which are in code, that are likely to be functions, and where reached code forms
+    /// the address of such a place.
+    pub(super) fn start_where_likely(&mut self, mut places: Vec<Address>) {
+        places.sort_unstable();
+        places.dedup();
+        loop {
+            let formed = self.formed.iter().map(|offset| self.code.address(CodeOffset(*offset)));
+            let candidates: Vec<Address> = formed.chain(places.iter().copied()).collect();
+            let likely: Vec<Address> = candidates
+                .into_iter()
+                .filter(|place| !self.reached.contains(self.index(*place)) && is_function(self, *place))
+                .collect();
+            if likely.is_empty() {
+                return;
+            }
+            likely.into_iter().for_each(|start| self.start(start));
+            self.complete();
+        }
+    }
+
+    /// Whether a function begins at `place`.
+    pub(super) fn is_start(&self, place: Address) -> bool {
+        self.starts.contains(self.index(place))
+    }
+
+    /// All functions that are sound, ascending: their instructions follow each other without a gap, all branches lead to one of
+    /// them, and nothing reads their bytes as data.
+    pub(super) fn functions(&self) -> Vec<Range<Address>> {
+        let ranges: Vec<Range<Address>> = self.ranges().filter(|range| self.is_swept(range)).collect();
+        let mut begins = FixedBitSet::with_capacity(self.code.span());
+        let mut inside = FixedBitSet::with_capacity(self.code.span());
+        for range in &ranges {
+            inside.insert_range(self.index(range.start)..self.index(range.end));
+            self.instructions(range).for_each(|instruction| begins.insert(self.index(Address(instruction.ip()))));
+        }
+        let is_code = |address: u64| self.code.arena_of(Address(address)).is_some();
+        let is_sound = |instruction: Instruction| match stated(&instruction) {
+            Some(Stated::Target(target)) if is_code(target) => {
+                let target = self.index(Address(target));
+                !inside.contains(target) || begins.contains(target)
+            }
+            Some(Stated::Read(target)) if is_code(target) => !inside.contains(self.index(Address(target))),
+            _ => true,
+        };
+        ranges.into_iter().filter(|range| self.instructions(range).all(is_sound)).collect()
+    }
+
+    /// From each start to the end of the last instruction that is reached before the next one.
+    fn ranges(&self) -> impl Iterator<Item = Range<Address>> + '_ {
+        let starts: Vec<usize> = self.starts.ones().collect();
+        (0..starts.len()).filter_map(move |number| {
+            let start = self.code.address(CodeOffset(starts[number] as u32));
+            let arena = self.code.arena_of(start)?;
+            let next = starts.get(number + 1).map_or(arena.end, |next| self.code.address(CodeOffset(*next as u32)));
+            let next = next.min(arena.end);
+            let last = (starts[number]..self.index(next)).rev().find(|place| self.reached.contains(*place))?;
+            let last = self.code.address(CodeOffset(last as u32));
+            let end = last.plus(self.decode(last)?.len() as u64);
+            (end <= next).then_some(start..end)
+        })
+    }
+
+    /// Whether the instructions of `range` follow each other up to its end, all that control reaches among them, and nothing is
+    /// known to read one.
+    fn is_swept(&self, range: &Range<Address>) -> bool {
+        let mut next = range.start;
+        for instruction in self.instructions(range) {
+            let (first, end) = (self.index(next), self.index(next) + instruction.len());
+            let has_other = self.reached.contains_any_in_range(first + 1..end);
+            if instruction.is_invalid() || has_other || self.read.range(first as u32..end as u32).next().is_some() {
+                return false;
+            }
+            next = Address(instruction.next_ip());
+        }
+        next == range.end
+    }
+
+    fn instructions(&self, range: &Range<Address>) -> impl Iterator<Item = Instruction> + use<'data> {
+        let bytes = self.code.bytes(range.clone());
+        Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE).into_iter()
+    }
+
+    fn index(&self, address: Address) -> usize {
+        self.code.offset(address).0 as usize
+    }
+
+    fn start(&mut self, start: Address) {
+        let index = self.index(start);
+        if !self.starts.put(index) {
+            self.waiting.push(start);
+        }
+    }
+
+    /// Follows control to its end.
+    fn complete(&mut self) {
+        loop {
+            self.follow();
+            let starts_before = self.starts.count_ones(..);
+            self.split_at_jumps();
+            self.go_on_after_computed_jumps();
+            if self.waiting.is_empty() && self.starts.count_ones(..) == starts_before {
+                return;
+            }
+        }
+    }
+
+    /// Follows control from all waiting places.
+    fn follow(&mut self) {
+        while let Some(place) = self.waiting.pop() {
+            let Some(arena) = self.code.arena_of(place) else { continue };
+            let bytes = self.code.bytes(place..arena.end);
+            let mut decoder = Decoder::with_ip(64, bytes, place.0, DecoderOptions::NONE);
+            let mut instruction = Instruction::default();
+            let mut is_first = true;
+            while decoder.can_decode() {
+                let index = self.index(Address(decoder.ip()));
+                if !is_first {
+                    self.fallen_into.insert(index);
+                }
+                is_first = false;
+                if self.reached.contains(index) {
+                    break;
+                }
+                decoder.decode_out(&mut instruction);
+                if instruction.is_invalid() {
+                    break;
+                }
+                self.reached.insert(index);
+                self.note(&instruction);
+                if stops(&instruction) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Notes where an instruction leads.
+    fn note(&mut self, instruction: &Instruction) {
+        let code = self.code;
+        let offset_in_code =
+            |address: u64| code.arena_of(Address(address)).map(|_| code.offset(Address(address)).0);
+        let place = code.offset(Address(instruction.ip())).0;
+        if instruction.flow_control() == FlowControl::IndirectBranch {
+            self.computed_jumps.insert(place);
+        }
+        match stated(instruction) {
+            Some(Stated::Target(target)) => {
+                let Some(offset) = offset_in_code(target) else { return };
+                if instruction.flow_control() == FlowControl::Call {
+                    self.start(Address(target));
+                    return;
+                }
+                if target.is_multiple_of(ALIGNMENT) {
+                    self.aligned_jumps.push((place, offset));
+                }
+                self.waiting.push(Address(target));
+            }
+            Some(Stated::Read(target)) => self.read.extend(offset_in_code(target)),
+            Some(Stated::Address(target)) => self.formed.extend(offset_in_code(target)),
+            None if code.is_fixed_address => {
+                let operands = 0..instruction.op_count();
+                let numbers = operands.filter_map(|operand| instruction.try_immediate(operand).ok());
+                self.formed.extend(numbers.filter_map(offset_in_code));
+            }
+            None => {}
+        }
+    }
+
+    /// Functions begin where a jump leaves its function for a place that nothing else falls into: a call in the last place.
+    fn split_at_jumps(&mut self) {
+        let mut leaving = Vec::new();
+        for &(from, to) in &self.aligned_jumps {
+            let (low, high) = (from.min(to) as usize, from.max(to) as usize);
+            let crosses = self.starts.contains_any_in_range(low + 1..high + 1);
+            if crosses && !self.fallen_into.contains(to as usize) {
+                leaving.push(to as usize);
+            }
+        }
+        for start in leaving {
+            self.starts.insert(start);
+        }
+    }
+
+    /// Code goes on after the jumps, returns and calls of a function with computed jumps, up to filler of the linker.
+    fn go_on_after_computed_jumps(&mut self) {
+        let jumps = std::mem::take(&mut self.computed_jumps);
+        for jump in jumps {
+            let place = self.code.address(CodeOffset(jump));
+            let Some(arena) = self.code.arena_of(place) else { continue };
+            let mut place = place;
+            while place < arena.end {
+                let index = self.index(place);
+                let is_other = self.starts.contains(index) || self.read.contains(&(index as u32));
+                let Some(instruction) = self.decode(place) else { break };
+                if is_other || instruction.mnemonic() == Mnemonic::Int3 {
+                    break;
+                }
+                if !self.reached.contains(index) && !is_no_operation(&instruction) {
+                    self.waiting.push(place);
+                    self.follow();
+                    if !self.reached.contains(index) {
+                        break;
+                    }
+                }
+                place = place.plus(instruction.len() as u64);
+            }
+        }
+    }
+
+    fn decode(&self, place: Address) -> Option<Instruction> {
+        let arena = self.code.arena_of(place)?;
+        let bytes = self.code.bytes(place..arena.end);
+        let instruction = Decoder::with_ip(64, bytes, place.0, DecoderOptions::NONE).decode();
+        (!instruction.is_invalid()).then_some(instruction)
+    }
+}
+
+/// The address that an instruction states.
+enum Stated {
+    /// It jumps or calls there.
+    Target(u64),
+    /// It keeps it.
+    Address(u64),
+    /// It reads or writes there.
+    Read(u64),
+}
+
+fn stated(instruction: &Instruction) -> Option<Stated> {
+    if instruction.op0_kind() == OpKind::NearBranch64 {
+        return Some(Stated::Target(instruction.near_branch_target()));
+    }
+    let address = instruction.is_ip_rel_memory_operand().then(|| instruction.ip_rel_memory_address())?;
+    Some(match instruction.mnemonic() {
+        Mnemonic::Lea => Stated::Address(address),
+        _ => Stated::Read(address),
+    })
+}
+
+/// Whether control does not go on after an instruction.
+pub(super) fn stops(instruction: &Instruction) -> bool {
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch
+        | FlowControl::IndirectBranch
+        | FlowControl::Return
+        | FlowControl::Exception => true,
+        FlowControl::Interrupt => instruction.mnemonic() == Mnemonic::Int3,
+        _ => instruction.mnemonic() == Mnemonic::Hlt,
+    }
+}
