@@ -64,6 +64,16 @@ pub struct TableUse {
     pub count: u64,
 }
 
+/// What a copied table needs where an instruction forms its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProvenUse {
+    /// Number of entries.
+    pub entries: u64,
+    /// The number of the register that must be compared with the number of entries before the instruction, so that control goes to
+    /// the original if it is not less; none where the code itself bounds the index.
+    pub guarded_register: Option<u8>,
+}
+
 /// For each of `uses`, how many entries a copied table needs for [`verify`] to accept its address there, if the copy is right: only
 /// jumps through the table use the address, at indices below that number, which is not above the count. `None` if it would not.
 /// `found` are functions that nothing describes, ascending and disjoint.
@@ -74,7 +84,7 @@ pub fn provable_tables(
     image: &[u8],
     found: &[Range<Address>],
     uses: &[TableUse],
-) -> Result<Vec<Option<u64>>> {
+) -> Result<Vec<Option<ProvenUse>>> {
     elf::provable_tables(image, found, uses)
 }
 

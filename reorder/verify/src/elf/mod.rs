@@ -46,7 +46,7 @@ use crate::processor::Processor;
 use crate::remark::Remark;
 use crate::report::{Check, Difference, Findings, VerifyReport};
 use crate::unchanged::Claims;
-use crate::{TableUse, VerifyOptions, debug};
+use crate::{ProvenUse, TableUse, VerifyOptions, debug};
 
 /// [`crate::verify`] for ELF.
 pub(crate) fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyReport> {
@@ -77,7 +77,7 @@ pub(crate) fn provable_tables(
     image: &[u8],
     found: &[Range<Address>],
     uses: &[TableUse],
-) -> Result<Vec<Option<u64>>> {
+) -> Result<Vec<Option<ProvenUse>>> {
     clones::provable(&ElfView::parse(image)?, found, uses)
 }
 

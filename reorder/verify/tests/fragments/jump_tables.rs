@@ -17,7 +17,7 @@ use crate::designs::{copy, function, to};
 use crate::image::{Design, JumpTable, TABLES, put};
 use crate::{NOTHING, differences};
 use reorder_base::address::Address;
-use reorder_verify::{TableUse, provable_tables};
+use reorder_verify::{ProvenUse, TableUse, provable_tables};
 
 const TABLE: u64 = TABLES;
 const COPY: u64 = 0x5050;
@@ -68,9 +68,11 @@ fn is_refused(what: &str, change: impl FnOnce(&mut Design)) {
 #[test]
 fn uses_that_would_be_accepted_are_known() {
     let usage = |place, count| TableUse { place: Address(place), table: Address(TABLE), entry: 4, count };
+    // With two entries, a guard bounds the index.
     let uses = [usage(0x1047, 3), usage(0x1047, 2), usage(0x1047, 4), usage(0x1020, 3)];
     let image = Design::dispatching().without_copies();
-    assert_eq!(provable_tables(&image, &[], &uses).unwrap(), [Some(3), None, Some(3), None]);
+    let entries = provable_tables(&image, &[], &uses).unwrap().into_iter().map(|proven| Some(proven?.entries));
+    assert_eq!(entries.collect::<Vec<_>>(), [Some(3), Some(2), Some(3), None]);
 }
 
 /// Writes code at `address` in both images.
@@ -120,7 +122,7 @@ fn places_of_tables_are_checked() {
 #[test]
 fn jumps_read_only_what_the_copy_has() {
     is_refused("a jump at 0x1055 that may read entry 3", |design| write(design, 0x1040, &[0x83, 0xff, 3]));
-    // Without the comparison's branch.
+    // Without the comparison's branch and without a guard.
     is_refused("a jump of unknown range at 0x1055", |design| write(design, 0x1043, &[0x90, 0x90]));
     assert_eq!(changed(|design| write(design, 0x1040, &[0x83, 0xff, 1])), NOTHING, "fewer entries");
 }
@@ -138,4 +140,54 @@ fn nothing_else_uses_the_address() {
         write(design, 0x1052, &[0x48, 0x01, 0xc8]);
         put(&mut design.fragments[3].code, 13, &[0x48, 0x01, 0xc8]);
     });
+}
+
+/// The dispatch without the comparison's branch, so that nothing bounds the index, and a copy with a guard of `limit` that leads to `exit`.
+fn guarded(compare: [u8; 3], limit: u8, exit: u64) -> Design {
+    let mut design = Design::dispatching();
+    write(&mut design, 0x1043, &[0x90, 0x90]);
+    let guard = [&compare[..], &[limit], &to(&[0x0f, 0x83], 0x5034, exit)].concat();
+    let dispatched = dispatch(0x5032, COPY);
+    design.fragments[3].code = [&dispatched[..2], &guard, &dispatched[2..]].concat();
+    design
+}
+
+/// `cmp rax, …`.
+const COMPARE: [u8; 3] = [0x48, 0x83, 0xf8];
+
+#[test]
+fn a_guard_bounds_the_index() {
+    assert_eq!(differences(&guarded(COMPARE, 3, 0x1047)), NOTHING);
+    assert_eq!(differences(&guarded(COMPARE, 2, 0x1047)), NOTHING, "fewer entries");
+    let is_refused = |what: &str, design: Design| {
+        let found = differences(&design);
+        assert!(found.iter().any(|found| found.contains(what)), "{what}: {found:#?}");
+    };
+    is_refused("a jump at 0x1055 that may read entry 4", guarded(COMPARE, 4, 0x1047));
+    is_refused("the comparison before", guarded(COMPARE, 3, 0x1045));
+    is_refused("the comparison before", guarded(COMPARE, 3, 0x502a));
+    is_refused("a jump of unknown range at 0x1055", guarded([0x48, 0x83, 0xf9], 3, 0x1047));
+    // Elsewhere, a comparison would change flags that something may read.
+    let mut elsewhere = Design::dispatching();
+    let guard = [&COMPARE[..], &[3], &to(&[0x0f, 0x83], 0x506a, 0x105a)].concat();
+    elsewhere.fragments[4].code = [&guard[..], &[0x31, 0xc9, 0xc3]].concat();
+    is_refused("the comparison before", elsewhere);
+}
+
+#[test]
+fn nothing_enters_a_dispatch_after_its_guard() {
+    let mut design = guarded(COMPARE, 3, 0x1047);
+    // jmp 0x104e, where the address of the table is still in its register.
+    write(&mut design, 0x1057, &[0xeb, 0xf5, 0xc3]);
+    let found = differences(&design);
+    assert!(found.iter().any(|found| found.contains("a jump of unknown range at 0x104e")), "{found:#?}");
+}
+
+#[test]
+fn the_register_of_a_guard_is_known() {
+    let mut design = Design::dispatching();
+    write(&mut design, 0x1043, &[0x90, 0x90]);
+    let usage = TableUse { place: Address(0x1047), table: Address(TABLE), entry: 4, count: 3 };
+    let proven = provable_tables(&design.without_copies(), &[], &[usage]).unwrap();
+    assert_eq!(proven, [Some(ProvenUse { entries: 3, guarded_register: Some(0) })]);
 }

@@ -1,9 +1,9 @@
 //! Functions of an image that hardly describes its code: found by following control from the places that the image names.
 //!
 //! Takes the parsed image and its described functions; gives ranges of addresses. What the loader, the headers or the
-//! dynamic symbols name is a function's start, and so is what reached code calls. The address that code forms or that data
-//! of an image at a fixed address holds may be anything: it is a function's start only if what control reaches from it calls
-//! a function that is known from elsewhere (`evidence.rs`).
+//! dynamic symbols name is a function's start, and so is what reached code calls. The address that an instruction forms may be
+//! that of constants: it is a function's start only if what control reaches from it leads to a function that is known from
+//! elsewhere (`evidence.rs`). Plain numbers are no evidence: in images at a fixed address many are addresses by chance.
 //!
 //! A range ends with the last instruction that is reached before the next start. Where the function has computed jumps, code
 //! goes on up to the filler that linkers put between functions: what tables lead to is not looked up here.
@@ -26,6 +26,9 @@ use search::Search;
 /// Code of which less than one in so many bytes is described.
 const DESCRIBED_PART: u64 = 2;
 
+/// Executable sections lie close to each other.
+const MAX_SPREAD: u64 = 16;
+
 /// The code that every program gets from the C runtime is in no function of a launcher that does nothing itself.
 const MIN_UNKNOWN_BYTES: u64 = 64 << 10;
 
@@ -47,8 +50,8 @@ pub(super) fn find(
     let _phase = tracing::info_span!("follow control").entered();
     let roots = roots::roots(file, &code, functions, dynamic_symbols)?;
     let mut search = Search::new(&code);
-    search.start_at(roots.named);
-    search.start_where_likely(roots.held);
+    search.start_at(roots);
+    search.start_where_likely();
     Ok(search.functions().into_iter().filter(|range| described.is_apart(range)).collect())
 }
 
@@ -88,5 +91,7 @@ impl Described {
 fn is_undescribed(code: &CodeSpace<'_>, described: &Described) -> bool {
     let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
     let unknown = total.saturating_sub(described.bytes());
-    unknown >= MIN_UNKNOWN_BYTES && unknown > total / DESCRIBED_PART
+    // What is kept of each address must not take more memory than the file justifies.
+    let is_dense = code.span() as u64 / MAX_SPREAD <= total;
+    is_dense && unknown >= MIN_UNKNOWN_BYTES && unknown > total / DESCRIBED_PART
 }

@@ -20,8 +20,10 @@ pub(super) struct Search<'run, 'data> {
     fallen_into: FixedBitSet,
     /// First bytes of functions.
     starts: FixedBitSet,
-    /// Jumps to places that they compute.
+    /// Jumps to places that they compute, unless code after them was looked at.
     computed_jumps: BTreeSet<u32>,
+    /// Where code after computed jumps was looked at.
+    passed: FixedBitSet,
     /// Jumps to multiples of what functions are aligned to: from, to.
     aligned_jumps: Vec<(u32, u32)>,
     /// Places in code that instructions read.
@@ -30,6 +32,9 @@ pub(super) struct Search<'run, 'data> {
     formed: BTreeSet<u32>,
     waiting: Vec<Address>,
 }
+
+/// Rounds of finding what earlier rounds lead to; programs need fewer than ten.
+const MAX_ROUNDS: usize = 64;
 
 /// What compilers align functions to.
 const ALIGNMENT: u64 = 16;
@@ -44,6 +49,7 @@ impl<'run, 'data> Search<'run, 'data> {
             fallen_into: places(),
             starts: places(),
             computed_jumps: BTreeSet::new(),
+            passed: places(),
             aligned_jumps: Vec::new(),
             read: BTreeSet::new(),
             formed: BTreeSet::new(),
@@ -59,16 +65,11 @@ impl<'run, 'data> Search<'run, 'data> {
         self.complete();
     }
 
-    /// Functions begin at those of `places`, which are in code, that are likely to be functions, and where reached code forms
-    /// the address of such a place.
-    pub(super) fn start_where_likely(&mut self, mut places: Vec<Address>) {
-        places.sort_unstable();
-        places.dedup();
-        loop {
+    /// Functions begin where reached code forms an address that is likely to be that of a function.
+    pub(super) fn start_where_likely(&mut self) {
+        for _ in 0..MAX_ROUNDS {
             let formed = self.formed.iter().map(|offset| self.code.address(CodeOffset(*offset)));
-            let candidates: Vec<Address> = formed.chain(places.iter().copied()).collect();
-            let likely: Vec<Address> = candidates
-                .into_iter()
+            let likely: Vec<Address> = formed
                 .filter(|place| !self.reached.contains(self.index(*place)) && is_function(self, *place))
                 .collect();
             if likely.is_empty() {
@@ -126,9 +127,12 @@ impl<'run, 'data> Search<'run, 'data> {
     fn is_swept(&self, range: &Range<Address>) -> bool {
         let mut next = range.start;
         for instruction in self.instructions(range) {
+            if instruction.is_invalid() {
+                return false;
+            }
             let (first, end) = (self.index(next), self.index(next) + instruction.len());
             let has_other = self.reached.contains_any_in_range(first + 1..end);
-            if instruction.is_invalid() || has_other || self.read.range(first as u32..end as u32).next().is_some() {
+            if has_other || self.read.range(first as u32..end as u32).next().is_some() {
                 return false;
             }
             next = Address(instruction.next_ip());
@@ -154,7 +158,7 @@ impl<'run, 'data> Search<'run, 'data> {
 
     /// Follows control to its end.
     fn complete(&mut self) {
-        loop {
+        for _ in 0..MAX_ROUNDS {
             self.follow();
             let starts_before = self.starts.count_ones(..);
             self.split_at_jumps();
@@ -218,11 +222,6 @@ impl<'run, 'data> Search<'run, 'data> {
             }
             Some(Stated::Read(target)) => self.read.extend(offset_in_code(target)),
             Some(Stated::Address(target)) => self.formed.extend(offset_in_code(target)),
-            None if code.is_fixed_address => {
-                let operands = 0..instruction.op_count();
-                let numbers = operands.filter_map(|operand| instruction.try_immediate(operand).ok());
-                self.formed.extend(numbers.filter_map(offset_in_code));
-            }
             None => {}
         }
     }
@@ -253,7 +252,8 @@ impl<'run, 'data> Search<'run, 'data> {
                 let index = self.index(place);
                 let is_other = self.starts.contains(index) || self.read.contains(&(index as u32));
                 let Some(instruction) = self.decode(place) else { break };
-                if is_other || instruction.mnemonic() == Mnemonic::Int3 {
+                // What was passed before led to the same end.
+                if is_other || self.passed.put(index) || instruction.mnemonic() == Mnemonic::Int3 {
                     break;
                 }
                 if !self.reached.contains(index) && !is_no_operation(&instruction) {

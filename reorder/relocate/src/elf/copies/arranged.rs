@@ -3,7 +3,7 @@
 use super::bodies::Body;
 use super::fragments::{Fragment, end_of, growth, jump_size};
 use super::obstacle::Obstacle;
-use super::step::{Form, Step, Use};
+use super::step::{Form, Guard, Step, Use};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::processor::Processor;
 
@@ -122,7 +122,8 @@ fn offsets(steps: &[(u32, Step)], is_long: &[bool]) -> Vec<u32> {
     let mut at = 0;
     offsets.push(at);
     for (step, is_long) in steps.iter().zip(is_long) {
-        at += end_of(step) - step.0 + if *is_long { growth(&step.1) } else { 0 };
+        let guard = step.1.guard.map_or(0, Guard::size);
+        at += guard + end_of(step) - step.0 + if *is_long { growth(&step.1) } else { 0 };
         offsets.push(at);
     }
     offsets
@@ -165,8 +166,8 @@ mod tests {
             usage: Use::Jump,
         };
         let branch =
-            Step { length: 2, continues: true, is_call: false, is_trap: false, reference: Some(far) };
-        let other = Step { length: 1, continues: true, is_call: false, is_trap: false, reference: None };
+            Step { length: 2, continues: true, is_call: false, is_trap: false, reference: Some(far), guard: None };
+        let other = Step { length: 1, reference: None, ..branch };
         let walk = Walk { steps: vec![(0, branch), (2, other)] };
         let range = Address(0x1000)..Address(0x1010);
         let bodies = [Body { block: BlockIndex(0), range, function_starts: Vec::new(), walk }];

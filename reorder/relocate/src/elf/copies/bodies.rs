@@ -1,12 +1,12 @@
 //! Which functions are copied, and what of each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::inside::Insides;
 use super::obstacle::Obstacle;
 use super::return_address::ReturnAddresses;
-use super::step::Step;
+use super::step::{Guard, Step};
 use super::walk::{Walk, Walker};
 use super::{aarch64, x86_64};
 use reorder_base::address::Address;
@@ -33,6 +33,19 @@ pub(super) struct Body {
 
 /// A block that should have had a copy, why it has none, and the place that shows it.
 pub(super) type Skipped = (BlockIndex, Obstacle, Address);
+
+/// The same bodies with `guards` before the copies of the instructions at these places.
+pub(super) fn guarded(mut bodies: Vec<Body>, guards: &BTreeMap<Address, Guard>) -> Vec<Body> {
+    for body in &mut bodies {
+        for (place, guard) in guards.range(body.range.clone()) {
+            let offset = place.distance_from(body.range.start) as u32;
+            if let Ok(position) = body.walk.steps.binary_search_by_key(&offset, |(offset, _)| *offset) {
+                body.walk.steps[position].1.guard = Some(*guard);
+            }
+        }
+    }
+    bodies
+}
 
 /// The decoder for a processor.
 fn decoder(processor: Processor) -> fn(&[u8], Address) -> Option<Step> {

@@ -213,7 +213,8 @@ pub fn copy(
     followed.retain(|start| is_inside(&originals, *start));
     let mut tables_of_code = tables::of_bodies(file, analysis, &bodies);
     tables_of_code.retain(|table| table.fields.keys().any(|field| is_inside(&originals, *field)));
-    let mut tables_of_code = tables::provable(file, &functions.found, tables_of_code)?;
+    let (mut tables_of_code, guards) = tables::provable(file, &functions.found, tables_of_code)?;
+    let bodies = bodies::guarded(bodies, &guards);
     tables_of_code.sort_by_key(|table| table.base);
     let mut rounds = 0;
     loop {

@@ -7,7 +7,7 @@ use super::assumed::Assumed;
 use super::bodies::Body;
 use super::fragments::{Fragment, jump_size};
 use super::obstacle::Obstacle;
-use super::step::{Form, Reference, Step, Use};
+use super::step::{Form, Guard, Reference, Step, Use};
 use super::tables::{Entry, Table};
 use crate::code_reference::rewrite;
 use crate::debug::copies::{CopiedCode, CopiedRun};
@@ -269,11 +269,16 @@ impl<'run> Copies<'run> {
         for ((offset, step), place) in steps.iter().zip(placed.arranged.offsets.windows(2)) {
             let unreached = (Obstacle::ShortReach, body.plus(u64::from(*offset)));
             let original = &code[*offset as usize..*offset as usize + usize::from(step.length)];
-            let is_long = place[1] - place[0] != u32::from(step.length);
+            let first = place[0] + step.guard.map_or(0, Guard::size);
+            if let Some(guard) = step.guard {
+                let exit = NewAddress(body.plus(u64::from(*offset)).0);
+                copy.extend(guard.bytes(placed.start.plus(u64::from(place[0])), exit).ok_or(unreached)?);
+            }
+            let is_long = place[1] - first != u32::from(step.length);
             let bytes = if is_long { long_form(original).ok_or(unreached)? } else { original.to_vec() };
             copy.extend_from_slice(&bytes);
             let Some(reference) = step.reference else { continue };
-            let instruction = Instruction { offset: *offset, step, copy: place[0]..place[1] };
+            let instruction = Instruction { offset: *offset, step, copy: first..place[1] };
             self.encode(&mut copy, placed, body, &instruction, &reference).ok_or(unreached)?;
         }
         let unreached = || (Obstacle::ShortReach, fragment.original(self.bodies).end);
@@ -370,7 +375,7 @@ struct Instruction<'run> {
     /// Distance of the original from the start of its body.
     offset: u32,
     step: &'run Step,
-    /// Distances of the copy from the start of its fragment's.
+    /// Distances of the copy, after any guard, from the start of its fragment's.
     copy: std::ops::Range<u32>,
 }
 

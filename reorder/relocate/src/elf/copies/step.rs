@@ -2,7 +2,7 @@
 //!
 //! The modules of both processors produce it; walking and copying use it.
 
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 use reorder_image::code_reference::CodeForm;
 
 /// An instruction.
@@ -18,6 +18,45 @@ pub(super) struct Step {
     pub is_trap: bool,
     /// The address that it states, if any.
     pub reference: Option<Reference>,
+    /// What its copy begins with besides.
+    pub guard: Option<Guard>,
+}
+
+/// A comparison before the copy of an instruction that begins a dispatch: control goes to the original unless the register holds
+/// less than the limit. Flags have no meaning there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Guard {
+    /// Number of a register of x86-64.
+    pub register: u8,
+    /// Entries that the copy of the table has.
+    pub limit: u32,
+}
+
+impl Guard {
+    /// Bytes of the branch, `JAE` with four bytes of distance.
+    const BRANCH: usize = 6;
+
+    /// Bytes of the comparison and the branch.
+    pub(super) fn size(self) -> u32 {
+        (self.comparison().len() + Self::BRANCH) as u32
+    }
+
+    /// `CMP` of 64 bits with a number that is extended.
+    /// Source: AMD64 Architecture Programmer's Manual, volume 3, `CMP`.
+    fn comparison(self) -> Vec<u8> {
+        let (prefix, operand) = (0x48 | self.register >> 3, 0xf8 | self.register & 7);
+        match i8::try_from(self.limit) {
+            Ok(limit) => vec![prefix, 0x83, operand, limit as u8],
+            Err(_) => [&[prefix, 0x81, operand], self.limit.to_le_bytes().as_slice()].concat(),
+        }
+    }
+
+    /// Its bytes at `place`, with a branch to `exit`; `None` if that is too far away.
+    pub(super) fn bytes(self, place: NewAddress, exit: NewAddress) -> Option<Vec<u8>> {
+        let end = place.plus(u64::from(self.size()));
+        let distance = i32::try_from(exit.distance_from(end) as i64).ok()?;
+        Some([self.comparison().as_slice(), &[0x0f, 0x83], &distance.to_le_bytes()].concat())
+    }
 }
 
 /// What an instruction does with the address that it states.

@@ -12,7 +12,7 @@ use iced_x86::{
 };
 
 use super::bodies::Body;
-use super::step::Use;
+use super::step::{Guard, Use};
 use super::tables_of_addresses as addresses;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
@@ -70,22 +70,26 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
         false => Vec::new(),
     };
     for body in bodies {
-        let Some(owned) = by_block.get(&body.block) else { continue };
-        let code = Code::new(body, analysis, owned, file);
+        let mut owned: Vec<JumpTable> =
+            by_block.get(&body.block).into_iter().flatten().map(|table| **table).collect();
+        owned.extend(likely_tables(file, analysis, body, &owned));
+        if owned.is_empty() {
+            continue;
+        }
+        let code = Code::new(body, analysis, &owned, file);
         let mut users: BTreeMap<usize, BTreeSet<Address>> = BTreeMap::new();
         let mut found = Vec::new();
-        for table in owned {
+        for table in &owned {
             let mut fields = BTreeMap::new();
             for position in code.forming(body, table.base) {
                 let dispatches = code.dispatches(position, &mut factory);
                 let (offset, step) = &body.walk.steps[position];
                 let Some(reference) = step.reference else { continue };
                 let instruction = body.range.start.plus(u64::from(*offset));
-                for &dispatch in dispatches.iter().flatten() {
+                for &dispatch in &dispatches {
                     users.entry(dispatch).or_default().insert(table.base);
                 }
-                let is_for_dispatches = dispatches.is_some_and(|dispatches| !dispatches.is_empty());
-                fields.extend(is_for_dispatches.then_some((reference.place, instruction)));
+                fields.extend((!dispatches.is_empty()).then_some((reference.place, instruction)));
             }
             if !fields.is_empty() {
                 let targets = table.targets(file).collect();
@@ -100,7 +104,39 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
     tables
 }
 
-/// Those `tables` that the verifier can follow, too, with the fields of which this holds: others would refute the image.
+/// What may be tables of `body` besides the `proven` ones: nothing moves, so their ends need no proof. Where a copy has fewer entries
+/// than the dispatch may read, a guard leads to the original; entries too many are never read.
+fn likely_tables(
+    file: &ElfFile<'_>,
+    analysis: &Analysis<'_>,
+    body: &Body,
+    proven: &[JumpTable],
+) -> Vec<JumpTable> {
+    /// More than any switch has cases.
+    const MAX_ENTRIES: usize = 1024;
+    let has_computed_jump = body.walk.steps.iter().any(|(_, step)| !step.continues && step.reference.is_none());
+    let kept = body.walk.steps.iter().filter_map(|(_, step)| step.reference);
+    let kept = kept.filter(|reference| has_computed_jump && reference.usage == Use::Value);
+    let mut bases: Vec<Address> = kept.map(|reference| reference.target).collect();
+    bases.sort_unstable();
+    bases.dedup();
+    bases.retain(|base| base.0.is_multiple_of(4) && proven.iter().all(|table| table.base != *base));
+    let table = |base: Address| {
+        let is_entry = |number: &u64| {
+            let place = base.0.checked_add(4 * number).map(Address)?;
+            let distance = i32::from_le_bytes(*file.bytes_at(place, 4)?.first_chunk()?);
+            let target = base.plus(i64::from(distance) as u64);
+            body.range.contains(&target).then_some(())
+        };
+        let is_data = analysis.code.arena_of(base).is_none();
+        let entries = (0..MAX_ENTRIES as u64).take_while(|number| is_data && is_entry(number).is_some()).count();
+        (entries > 0).then_some(JumpTable { base, entries: entries as u32, owner: body.block })
+    };
+    bases.into_iter().filter_map(table).collect()
+}
+
+/// Those `tables` that the verifier can follow, too, with the fields of which this holds: others would refute the image. The
+/// guards are those that it needs, by the instructions that they come before.
 ///
 /// # Errors
 /// An image that the verifier cannot read.
@@ -108,7 +144,8 @@ pub(super) fn provable(
     file: &ElfFile<'_>,
     found: &[Range<Address>],
     mut tables: Vec<Table>,
-) -> Result<Vec<Table>> {
+) -> Result<(Vec<Table>, BTreeMap<Address, Guard>)> {
+    let mut guards = BTreeMap::new();
     let uses_of = |table: &Table| {
         let (base, entry, count) = (table.base, table.entry.size(), table.targets.len() as u64);
         let uses =
@@ -117,21 +154,24 @@ pub(super) fn provable(
     };
     let uses: Vec<TableUse> = tables.iter().flat_map(uses_of).collect();
     if uses.is_empty() {
-        return Ok(tables);
+        return Ok((tables, guards));
     }
     let mut provable = provable_tables(file.bytes, found, &uses)?.into_iter();
     for table in &mut tables {
         let mut used = 0;
-        table.fields.retain(|_, _| {
-            let entries = provable.next().flatten();
-            used = used.max(entries.unwrap_or(0));
-            entries.is_some()
+        table.fields.retain(|_, instruction| {
+            let Some(proven) = provable.next().flatten() else { return false };
+            used = used.max(proven.entries);
+            let limit = u32::try_from(proven.entries).ok();
+            let guard = proven.guarded_register.zip(limit).map(|(register, limit)| Guard { register, limit });
+            guards.extend(guard.map(|guard| (*instruction, guard)));
+            true
         });
         // Other tables may follow one of addresses.
         table.targets.truncate(usize::try_from(used).unwrap_or(usize::MAX));
     }
     tables.retain(|table| !table.fields.is_empty());
-    Ok(tables)
+    Ok((tables, guards))
 }
 
 /// The instructions of a body, and where control goes from each.
@@ -185,7 +225,7 @@ fn bit(register: Register) -> Registers {
 }
 
 impl Code {
-    fn new(body: &Body, analysis: &Analysis<'_>, tables: &[&JumpTable], file: &ElfFile<'_>) -> Self {
+    fn new(body: &Body, analysis: &Analysis<'_>, tables: &[JumpTable], file: &ElfFile<'_>) -> Self {
         let bytes = analysis.code.bytes(body.range.clone());
         let steps = &body.walk.steps;
         let position_of = |address: Address| {
@@ -224,17 +264,16 @@ impl Code {
         (0..self.instructions.len()).filter(is_forming).collect()
     }
 
-    /// Positions of the dispatches that use the address that the instruction at `start` forms; `None` if something else uses
-    /// it.
-    fn dispatches(&self, start: usize, factory: &mut InstructionInfoFactory) -> Option<BTreeSet<usize>> {
+    /// Positions of the dispatches that use the address that the instruction at `start` forms.
+    fn dispatches(&self, start: usize, factory: &mut InstructionInfoFactory) -> BTreeSet<usize> {
+        let mut dispatches = BTreeSet::new();
         let instruction = &self.instructions[start];
         if instruction.mnemonic() != Mnemonic::Lea || !instruction.is_ip_rel_memory_operand() {
-            return None;
+            return dispatches;
         }
         let formed = Held { table: bit(instruction.op0_register()), ..Held::default() };
         let mut before: BTreeMap<usize, Held> = BTreeMap::new();
         let mut waiting = vec![(start, formed)];
-        let mut dispatches = BTreeSet::new();
         // Ends: each round adds to what registers may hold before an instruction.
         while let Some((position, after)) = waiting.pop() {
             let is_computed = self.instructions[position].flow_control() == FlowControl::IndirectBranch;
@@ -246,14 +285,14 @@ impl Code {
                     continue;
                 }
                 before.insert(next, joined);
-                let after = step(&self.instructions[next], joined, factory)?;
+                let after = step(&self.instructions[next], joined, factory);
                 if is_dispatch(&self.instructions[next], joined) {
                     dispatches.insert(next);
                 }
                 waiting.push((next, after));
             }
         }
-        Some(dispatches)
+        dispatches
     }
 }
 
@@ -264,8 +303,8 @@ fn is_dispatch(instruction: &Instruction, held: Held) -> bool {
         && held.target & bit(instruction.op0_register()) != 0
 }
 
-/// What registers hold after an instruction; `None` where it does anything else with it than a dispatch does.
-fn step(instruction: &Instruction, held: Held, factory: &mut InstructionInfoFactory) -> Option<Held> {
+/// What registers hold after an instruction. Whether it does anything else with it than a dispatch does is the verifier's to say.
+fn step(instruction: &Instruction, held: Held, factory: &mut InstructionInfoFactory) -> Held {
     let is_register = |operand: u32| instruction.op_kind(operand) == OpKind::Register;
     let register = |operand: u32| bit(instruction.op_register(operand));
     let is_whole = instruction.op0_register().is_gpr64();
@@ -280,7 +319,7 @@ fn step(instruction: &Instruction, held: Held, factory: &mut InstructionInfoFact
             if is_entry {
                 let mut after = held.without(register(0));
                 after.distance |= register(0);
-                return Some(after);
+                return after;
             }
         }
         Mnemonic::Add if is_whole && is_register(1) && register(0) != register(1) => {
@@ -289,7 +328,7 @@ fn step(instruction: &Instruction, held: Held, factory: &mut InstructionInfoFact
             if is_sum(register(0), register(1)) || is_sum(register(1), register(0)) {
                 let mut after = held.without(register(0));
                 after.target |= register(0);
-                return Some(after);
+                return after;
             }
         }
         Mnemonic::Mov if is_whole && is_register(1) => {
@@ -298,27 +337,18 @@ fn step(instruction: &Instruction, held: Held, factory: &mut InstructionInfoFact
             after.table |= copied(held.table);
             after.distance |= copied(held.distance);
             after.target |= copied(held.target);
-            return Some(after);
+            return after;
         }
-        _ if is_dispatch(instruction, held) => return Some(held),
+        _ if is_dispatch(instruction, held) => return held,
         _ => {}
     }
     let mut written = 0;
     for used in factory.info(instruction).used_registers() {
-        let bits = bit(used.register());
-        if bits == 0 {
-            continue;
-        }
-        let is_all = used.register().size() >= 4;
-        match used.access() {
-            OpAccess::Write if is_all => written |= bits,
-            OpAccess::None | OpAccess::NoMemAccess | OpAccess::CondWrite => {}
-            // A part is written, or it is read.
-            _ if held.any() & bits != 0 => return None,
-            _ => {}
+        if used.access() == OpAccess::Write && used.register().size() >= 4 {
+            written |= bit(used.register());
         }
     }
     let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
     let lost = if is_call { CALL_CLOBBERED.into_iter().map(bit).fold(0, |all, one| all | one) } else { 0 };
-    Some(held.without(written | lost))
+    held.without(written | lost)
 }

@@ -22,7 +22,7 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
     };
     let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
     let is_trap = matches!(instruction.flow_control(), FlowControl::Interrupt | FlowControl::Exception);
-    Some(Step { length, continues: continues(&instruction), is_call, is_trap, reference })
+    Some(Step { length, continues: continues(&instruction), is_call, is_trap, reference, guard: None })
 }
 
 fn continues(instruction: &Instruction) -> bool {

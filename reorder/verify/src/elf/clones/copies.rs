@@ -6,6 +6,7 @@ use std::ops::Range;
 use goblin::elf::header::ET_EXEC;
 
 use super::claimed::check_places;
+use super::guard::Guard;
 use super::instruction::Use;
 use super::pairing::InstructionMap;
 use super::record::{Copied, CopiedTable, Listed, Record};
@@ -28,6 +29,8 @@ pub(super) struct Copies<'a> {
     pub(super) tables: Vec<CopiedTable>,
     /// Originals of the instructions that form the address of a copied table, with the number of the table.
     pub(super) formed_tables: BTreeMap<Address, usize>,
+    /// Guards before copied instructions that form the address of a copied table, by the originals of these.
+    pub(super) guards: BTreeMap<Address, Guard>,
     /// The copied instructions, if the copies are of fragments.
     fragments: Option<InstructionMap>,
     /// Functions of which at least a part is copied: ascending and disjoint.
@@ -77,6 +80,7 @@ impl<'a> Copies<'a> {
             by_copy,
             tables,
             formed_tables: BTreeMap::new(),
+            guards: BTreeMap::new(),
             fragments,
             copied_functions,
             functions,

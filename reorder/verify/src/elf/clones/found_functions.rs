@@ -3,15 +3,14 @@
 //! The writer follows control from one instruction to the next. Here the claimed ranges are read from their first byte to their
 //! last instead, all of them, and must fit together: they decode to the last byte; each branch that leads into one of them leads
 //! to an instruction; none of their bytes is read as data; and the loader, or an instruction of a claimed or described function,
-//! or a word of an image at a fixed address, names each start. A range with data in it, or one that begins in the middle of an
-//! instruction, would have to state distances that fit by chance.
+//! names each start. A range with data in it, or one that begins in the middle of an instruction, would have to state distances
+//! that fit by chance.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
 use goblin::elf::header::ET_EXEC;
-use goblin::elf::section_header::SHT_DYNSYM;
+use goblin::elf::section_header::{SHT_DYNSYM, SHT_FINI_ARRAY, SHT_INIT_ARRAY, SHT_PREINIT_ARRAY};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 use rayon::prelude::*;
 
@@ -57,9 +56,7 @@ pub(super) fn check_found(
     let swept = |range: &Range<Address>| {
         let code = image.code_at(range.start.0, range.end.0);
         let section = code.filter(|_| image.processor == Processor::X86_64 && is_apart(&range));
-        let first = section.map(|section| (range.start.0 - section.address) as usize);
-        let size = range.end.distance_from(range.start) as usize;
-        let bytes = section.zip(first).and_then(|(section, first)| section.bytes.get(first..first + size));
+        let bytes = section.and_then(|section| section.at(range.start.0, range.end.distance_from(range.start)));
         sweep(bytes.ok_or_else(|| wrong(range.start, "no code apart from described functions"))?, range.start)
             .ok_or_else(|| wrong(range.start, "bytes that are no instructions"))
     };
@@ -95,11 +92,8 @@ fn sweep(bytes: &[u8], start: Address) -> Option<Swept> {
         if instruction.op0_kind() == OpKind::NearBranch64 {
             swept.targets.push(instruction.near_branch_target());
         } else if instruction.is_ip_rel_memory_operand() {
-            let kind = if instruction.mnemonic() == Mnemonic::Lea { &mut swept.kept } else { &mut swept.read };
-            kind.push(instruction.ip_rel_memory_address());
-        } else {
-            let operands = 0..instruction.op_count();
-            swept.kept.extend(operands.filter_map(|operand| instruction.try_immediate(operand).ok()));
+            let places = if instruction.mnemonic() == Mnemonic::Lea { &mut swept.kept } else { &mut swept.read };
+            places.push(instruction.ip_rel_memory_address());
         }
     }
     Some(swept)
@@ -151,16 +145,14 @@ fn named(image: &ElfView<'_>, described: &AddressMoves, all: &[Swept]) -> Vec<u6
     named.extend(held_addresses(image, image.bytes).iter().map(|held| held.before.0));
     named.extend(symbols(image, SHT_DYNSYM).map(|symbol| symbol.value));
     if image.header.e_type == ET_EXEC {
-        let data = image.sections.iter().filter(|section| section.is_loaded() && !section.is_code());
-        named.extend(data.flat_map(aligned_words).map(|(_, value)| value));
+        let arrays = [SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY];
+        let listed = image.sections.iter().filter(|section| arrays.contains(&section.kind));
+        named.extend(listed.flat_map(aligned_words).map(|(_, value)| value));
     }
-    let code: BTreeSet<_> = described.iter().map(|range| (range.old_start, range.size)).collect();
-    for (start, size) in code {
-        let bytes = image.section_at(start.0).and_then(|section| {
-            let first = usize::try_from(start.0 - section.address).ok()?;
-            section.bytes.get(first..first.checked_add(usize::try_from(size).ok()?)?)
-        });
-        let swept = bytes.and_then(|bytes| sweep(bytes, start));
+    for range in described.iter() {
+        let section = image.code_at(range.old_start.0, range.old_end().0);
+        let bytes = section.and_then(|section| section.at(range.old_start.0, range.size));
+        let swept = bytes.and_then(|bytes| sweep(bytes, range.old_start));
         named.extend(swept.into_iter().flat_map(|swept| swept.targets.into_iter().chain(swept.kept)));
     }
     named.retain(|address| image.code_at(*address, *address).is_some());

@@ -6,6 +6,7 @@
 //! into a function's own middle, and where a function states the address after one of its calls.
 
 use super::copies::Copies;
+use super::guard::Guard;
 use super::instruction::{Pair, Use, jump_target};
 use super::pairing::{PairWalk, Repeated};
 use super::record::Copied;
@@ -102,6 +103,9 @@ fn check_stated(
     {
         return Err(wrong_address(copies, at.copy, before, after));
     }
+    if let Some(guard) = pair.guard {
+        return check_guard(copies, (at, pair), guard);
+    }
     let Some((before, after, usage)) = pair.stated else { return Ok(()) };
     // The return address of a call is a place in the copy. Code that calls into its own function's middle computes with it.
     let learns_place = usage == Use::Call && copies.is_middle(at.original, before);
@@ -118,6 +122,24 @@ fn check_stated(
         return Ok(());
     }
     Err(wrong_address(copies, at.copy, before, after))
+}
+
+/// Checks a copied instruction after a guard: it forms the address of a copied table, and the guard leads to its original.
+fn check_guard(
+    copies: &mut Copies<'_>,
+    (at, pair): (Repeated, Pair),
+    guard: Guard,
+) -> Result<(), Difference> {
+    let forms_table = pair.stated.is_some_and(|(before, after, usage)| {
+        usage == Use::Value && copies.forms_table((at.original, usage), before, after)
+    });
+    if forms_table && guard.exit.0 == at.original.0 {
+        copies.guards.insert(at.original, guard);
+        return Ok(());
+    }
+    let name = format!("the comparison before the copied instruction at {}", at.copy);
+    let expected = format!("a dispatch through a copied table, and a branch to {}", at.original);
+    Err(Difference::new(Check::Copies, copies.offset(at.copy), name, expected, guard.exit.to_string()))
 }
 
 fn wrong_address(copies: &Copies<'_>, place: NewAddress, before: Address, after: NewAddress) -> Difference {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::branch::Branch;
+use super::guard::Guard;
 use crate::aarch64::{Form, effects, form};
 use crate::bytes::u32_at;
 use crate::fields::{Addressing, addressing};
@@ -45,6 +46,8 @@ pub(super) struct Pair {
     pub(super) stated: Option<(Address, NewAddress, Use)>,
     /// The numbers that they keep, if these differ; in a program at a fixed address they may be addresses.
     pub(super) kept: Option<(Address, NewAddress)>,
+    /// What the new one begins with besides.
+    pub(super) guard: Option<Guard>,
 }
 
 impl Pair {
@@ -61,6 +64,22 @@ pub(super) fn compare(processor: Processor, old: (&[u8], Address), new: (&[u8], 
         Processor::X86_64 => compare_x86_64(old, new),
         Processor::Aarch64 => compare_aarch64(old, new),
     }
+}
+
+/// [`compare`], where a guard may come before the new instruction. Its bytes count as those of the new one.
+pub(super) fn compare_guarded(
+    processor: Processor,
+    old: (&[u8], Address),
+    (new, new_address): (&[u8], NewAddress),
+) -> Option<Pair> {
+    let compared = compare(processor, old, (new, new_address));
+    if compared.is_some() || processor != Processor::X86_64 {
+        return compared;
+    }
+    let guard = Guard::read(new, new_address)?;
+    let guarded = new.get(usize::try_from(guard.length).ok()?..)?;
+    let pair = compare_x86_64(old, (guarded, new_address.plus(guard.length)))?;
+    Some(Pair { new_length: guard.length + pair.new_length, guard: Some(guard), ..pair })
 }
 
 fn compare_x86_64(
@@ -118,7 +137,7 @@ fn compare_x86_64(
         _ => return None,
     };
     let (old_length, new_length) = (old.len() as u64, new.len() as u64);
-    Some(Pair { old_length, new_length, continues, is_trap, is_call, is_placed: false, stated, kept })
+    Some(Pair { old_length, new_length, continues, is_trap, is_call, is_placed: false, stated, kept, guard: None })
 }
 
 /// Where an instruction that jumps through a table of addresses, or loads one of them, has the table's address; and that address.
@@ -192,7 +211,17 @@ fn compare_aarch64(
     let is_call = found == Form::Call || is_register_call(before);
     let continues = !effects(before).ends || is_trap;
     let is_placed = uses_place(before);
-    Some(Pair { old_length: 4, new_length: 4, continues, is_trap, is_call, is_placed, stated, kept: None })
+    Some(Pair {
+        old_length: 4,
+        new_length: 4,
+        continues,
+        is_trap,
+        is_call,
+        is_placed,
+        stated,
+        kept: None,
+        guard: None,
+    })
 }
 
 /// Whether `word` is `BRK`, after which a handler may continue.

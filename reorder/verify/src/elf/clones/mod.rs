@@ -18,6 +18,7 @@ mod exception_lookup;
 mod exceptions;
 mod filler;
 mod found_functions;
+mod guard;
 mod follow;
 mod fragments;
 mod insides;

@@ -4,7 +4,7 @@
 //! lead is checked when all of them are known.
 
 use super::copies::bytes_from;
-use super::instruction::{Pair, compare};
+use super::instruction::{Pair, compare_guarded};
 use super::record::Copied;
 use crate::elf::view::{ElfView, SectionView};
 use crate::report::{Check, Difference};
@@ -102,7 +102,7 @@ impl Iterator for PairWalk<'_> {
         }
         let at = self.at;
         let advance = |bytes: &'_ [u8], length: u64| bytes.len() as u64 >= length;
-        let pair = compare(self.old.processor, (old, at.original), (new, at.copy))
+        let pair = compare_guarded(self.old.processor, (old, at.original), (new, at.copy))
             .filter(|pair| !pair.is_placed)
             .filter(|pair| advance(old, pair.old_length) && advance(new, pair.new_length));
         let Some(pair) = pair else { return Some(Err(at)) };

@@ -7,7 +7,7 @@ use super::copies::Copies;
 use super::exception_lookup::ExceptionTable;
 use super::exceptions::{ExceptionTables, adds_nothing, is_caught_alike};
 use super::fragments::{TailJump, tail};
-use super::instruction::{Pair, compare};
+use super::instruction::{Pair, compare_guarded};
 use super::pairing::Repeated;
 use super::record::Copied;
 use super::rows::{Row, RowReader, Rows};
@@ -188,7 +188,9 @@ impl<'a> Sides<'a> {
             let pair = self.pair(at).ok_or_else(|| format!("one of other code at {}", at.copy))?;
             // Unwinders look up the byte before a return address, so the last byte of each instruction counts too.
             let places = [(0, 0), (pair.old_length - 1, pair.new_length - 1)];
-            for (old, new) in places {
+            // A guard stands for the start of the instruction after it.
+            let guarded = pair.guard.map_or(0..0, |guard| 1..guard.length + 1).map(|new| (0, new));
+            for (old, new) in places.into_iter().chain(guarded) {
                 let rows = (before.rows.at(at.original.0 + old), after.rows.at(at.copy.0 + new));
                 check_row(rows, at.copy.plus(new))?;
             }
@@ -211,7 +213,7 @@ impl<'a> Sides<'a> {
 
     fn pair(&self, at: &Repeated) -> Option<Pair> {
         let (old, new) = (self.copies.originals(at.original)?, self.copies.copied(at.copy)?);
-        compare(self.copies.old.processor, (old, at.original), (new, at.copy))
+        compare_guarded(self.copies.old.processor, (old, at.original), (new, at.copy))
     }
 
     /// Checks a jump after a copy, which stands for the start of the instruction of the original that it leads to. `end` is

@@ -10,6 +10,7 @@
 //! old image, and each may only be a jump through the table, at indices that the copy has.
 
 mod contents;
+mod guarded;
 mod places;
 mod registers;
 mod walk;
@@ -18,11 +19,12 @@ pub(super) use places::check_table_places;
 
 use std::ops::Range;
 
+use iced_x86::Register;
 use rayon::prelude::*;
 
 use super::copies::Copies;
 use super::record::CopiedTable;
-use crate::TableUse;
+use crate::{ProvenUse, TableUse};
 use crate::elf::recover::moves_between;
 use crate::elf::tables::with_dispatches;
 use crate::elf::view::ElfView;
@@ -31,6 +33,7 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
+use guarded::Sequence;
 use walk::{Fault, Surroundings, check_uses};
 
 /// Checks the contents of copied tables, and all uses of their addresses.
@@ -48,29 +51,55 @@ pub(super) fn check_tables(copies: &Copies<'_>, functions: &AddressMoves, findin
     }
     findings.checked(Check::Copies, "entries of jump tables", usize::try_from(entries).unwrap_or(usize::MAX));
     let tables = copies.formed_tables.iter();
-    let formed: Vec<(Address, CopiedTable)> =
-        tables.filter_map(|(place, number)| Some((*place, *copies.tables.get(*number)?))).collect();
+    let formed: Vec<Formed> = tables
+        .filter_map(|(place, number)| {
+            let guard = copies.guards.get(place).map(|guard| (Some(guard.index), guard.limit));
+            Some(Formed { place: *place, table: *copies.tables.get(*number)?, guard })
+        })
+        .collect();
     let checked = checked(copies.old, functions, &formed);
     findings.checked(Check::Copies, "addresses of copied jump tables", formed.len());
-    for ((seed, table), checked) in formed.iter().zip(checked) {
+    for (formed, checked) in formed.iter().zip(checked) {
         let Err(fault) = checked else { continue };
+        let Formed { place: seed, table, .. } = formed;
         let name = format!("the address of the copied table at {}, formed at {seed}", table.original);
         let expected = "jumps through the copied entries alone";
         findings.differs(Difference::new(Check::Copies, None, name, expected, fault.describe()));
     }
 }
 
-/// For each instruction that forms the address of a table, the number of entries that are used with it, or why the address of a
-/// copy may not stand for it.
+/// An instruction of the old image whose copy forms the address of a copied table.
+struct Formed {
+    place: Address,
+    table: CopiedTable,
+    /// The register that a guard before the copy compares, if it is known, and the number that it is less than.
+    guard: Option<(Option<Register>, u64)>,
+}
+
+/// For each instruction that forms the address of a table, the entries that are used with it, or why the address of a copy may
+/// not stand for it.
 fn checked(
     image: &ElfView<'_>,
     functions: &AddressMoves,
-    formed: &[(Address, CopiedTable)],
-) -> Vec<std::result::Result<u64, Fault>> {
+    formed: &[Formed],
+) -> Vec<std::result::Result<ProvenUse, Fault>> {
     let held = places::held_inside(image, functions);
     with_dispatches(image, functions, |dispatches| {
         let around = Surroundings { image, functions, dispatches, held: &held };
-        formed.par_iter().map(|(place, table)| check_uses(around, table, *place)).collect()
+        let check = |formed: &Formed| {
+            let Formed { place, table, guard } = formed;
+            let Some((index, limit)) = guard else {
+                return check_uses(around, table, *place, None)
+                    .map(|entries| ProvenUse { entries, guarded_register: None });
+            };
+            let sequence = Sequence::of(image, table, (*place, *limit))?;
+            if index.is_some_and(|index| index != sequence.index) {
+                return Err(Fault::Jump(sequence.jump));
+            }
+            let entries = check_uses(around, table, *place, Some(&sequence))?;
+            Ok(ProvenUse { entries, guarded_register: Some(sequence.index.number() as u8) })
+        };
+        formed.par_iter().map(check).collect()
     })
 }
 
@@ -79,17 +108,25 @@ pub(in crate::elf) fn provable(
     image: &ElfView<'_>,
     found: &[Range<Address>],
     uses: &[TableUse],
-) -> Result<Vec<Option<u64>>> {
+) -> Result<Vec<Option<ProvenUse>>> {
     if uses.is_empty() || image.processor != Processor::X86_64 {
         return Ok(vec![None; uses.len()]);
     }
     let functions = moves_between(image, image)?.with_found(found)?;
-    let formed: Vec<(Address, CopiedTable)> = uses
-        .iter()
-        .map(|usage| {
-            let (original, count) = (usage.table, usage.count);
-            (usage.place, CopiedTable { original, copy: NewAddress(original.0), count, entry: usage.entry })
-        })
-        .collect();
-    Ok(checked(image, &functions, &formed).into_iter().map(|checked| checked.ok()).collect())
+    let formed = |usage: &TableUse, guard| {
+        let (original, count) = (usage.table, usage.count);
+        let table = CopiedTable { original, copy: NewAddress(original.0), count, entry: usage.entry };
+        Formed { place: usage.place, table, guard }
+    };
+    let all: Vec<Formed> = uses.iter().map(|usage| formed(usage, None)).collect();
+    let mut proven: Vec<Option<ProvenUse>> =
+        checked(image, &functions, &all).into_iter().map(std::result::Result::ok).collect();
+    let unproven: Vec<usize> = (0..uses.len()).filter(|number| proven[*number].is_none()).collect();
+    let guarded: Vec<Formed> =
+        unproven.iter().map(|number| formed(&uses[*number], Some((None, uses[*number].count)))).collect();
+    if !guarded.is_empty() {
+        let checked = checked(image, &functions, &guarded);
+        unproven.into_iter().zip(checked).for_each(|(number, checked)| proven[number] = checked.ok());
+    }
+    Ok(proven)
 }

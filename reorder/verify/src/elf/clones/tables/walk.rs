@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
 
+use super::guarded::Sequence;
 use super::registers::Registers;
 use crate::elf::clones::copies::bytes_from;
 use crate::elf::clones::record::CopiedTable;
@@ -66,15 +67,22 @@ impl Fault {
     }
 }
 
-/// Follows the address of `table` from the instruction at `seed`; gives the number of entries that jumps use with it.
+/// Follows the address of `table` from the instruction at `seed`; gives the number of entries that jumps use with it. A guard may
+/// come before the `guarded` dispatch that begins there.
 ///
 /// # Errors
 /// The first use that only the original table allows.
-pub(super) fn check_uses(around: Surroundings<'_>, table: &CopiedTable, seed: Address) -> Result<u64, Fault> {
+pub(super) fn check_uses(
+    around: Surroundings<'_>,
+    table: &CopiedTable,
+    seed: Address,
+    guarded: Option<&Sequence>,
+) -> Result<u64, Fault> {
     let mut walk = Walk {
         around,
         table,
         seed,
+        guarded: guarded.map(|sequence| (sequence, [Jump::Known(sequence.known.clone())])),
         states: BTreeMap::new(),
         work: BTreeSet::new(),
         pads: BTreeMap::new(),
@@ -101,6 +109,8 @@ struct Walk<'a> {
     around: Surroundings<'a>,
     table: &'a CopiedTable,
     seed: Address,
+    /// The dispatch that a guard bounds, and its jump.
+    guarded: Option<(&'a Sequence, [Jump; 1])>,
     /// What registers hold before each instruction that control reaches with the address in one of them.
     states: BTreeMap<Address, Registers>,
     work: BTreeSet<Address>,
@@ -134,11 +144,21 @@ impl Walk<'_> {
 
     /// A direct jump reaches `target`, which is a place in the same function, or a function that is called instead of
     /// returning.
-    fn arrive_in_function(&mut self, target: Address, mut state: Registers) {
+    fn arrive_in_function(&mut self, target: Address, mut state: Registers) -> Result<(), Fault> {
         if self.around.dispatches.is_called(target) {
             state.pass_arguments();
         }
-        self.arrive(target, &state);
+        self.arrive_by_jump(target, &state)
+    }
+
+    /// A jump reaches `target`: after the guard, the index would be another one.
+    fn arrive_by_jump(&mut self, target: Address, state: &Registers) -> Result<(), Fault> {
+        let passes_guard = |(sequence, _): &(&Sequence, _)| sequence.places.contains(&target);
+        if self.guarded.as_ref().is_some_and(passes_guard) && !state.are_originals() {
+            return Err(Fault::Jump(target));
+        }
+        self.arrive(target, state);
+        Ok(())
     }
 
     fn after_seed(&mut self, seed: &Instruction, mut state: Registers) {
@@ -171,12 +191,12 @@ impl Walk<'_> {
         }
         match flow {
             FlowControl::ConditionalBranch => {
-                self.arrive(next, &state);
-                self.arrive_in_function(target(), state);
+                self.arrive_by_jump(next, &state)?;
+                self.arrive_in_function(target(), state)?;
             }
             FlowControl::UnconditionalBranch => match self.around.dispatches.thunk(target()) {
                 Some(number) => return self.jump(place, Some(number), &state),
-                None => self.arrive_in_function(target(), state),
+                None => self.arrive_in_function(target(), state)?,
             },
             FlowControl::IndirectBranch => return self.jump(place, None, &state),
             FlowControl::Call | FlowControl::IndirectCall => {
@@ -192,7 +212,7 @@ impl Walk<'_> {
                     true => self.around.dispatches.kept_by(target()),
                     false => 0,
                 };
-                self.call(&instruction, &state, kept);
+                self.call(&instruction, &state, kept)?;
             }
             FlowControl::XbeginXabortXend => return Err(Fault::Lost(place)),
             FlowControl::Return | FlowControl::Exception => {}
@@ -212,7 +232,7 @@ impl Walk<'_> {
         home.is_some_and(|home| home.old_start < target && target < home.old_end())
     }
 
-    fn call(&mut self, call: &Instruction, state: &Registers, kept: RegisterSet) {
+    fn call(&mut self, call: &Instruction, state: &Registers, kept: RegisterSet) -> Result<(), Fault> {
         let (mut caught, mut returned) = (*state, *state);
         caught.call(0);
         returned.call(kept);
@@ -221,11 +241,12 @@ impl Walk<'_> {
         let dispatches = self.around.dispatches;
         let pads = self.pads.entry(home).or_insert_with(|| dispatches.pads(place)).clone();
         for pad in pads {
-            self.arrive(pad, &caught);
+            self.arrive_by_jump(pad, &caught)?;
         }
         if !dispatches.is_last(call) {
-            self.arrive(Address(call.next_ip()), &returned);
+            self.arrive_by_jump(Address(call.next_ip()), &returned)?;
         }
+        Ok(())
     }
 
     /// A computed jump; through the register `number`, if it is one.
@@ -234,14 +255,15 @@ impl Walk<'_> {
         if number.is_some_and(|number| state.holds_other(number)) {
             return Err(Fault::Use(place));
         }
-        let jumps = self.around.dispatches.at(place);
+        let guarded = self.guarded.clone().filter(|(sequence, _)| sequence.jump == place);
+        let jumps = guarded.as_ref().map_or_else(|| self.around.dispatches.at(place), |(_, jump)| jump);
         if jumps.is_empty() {
             // A call in place of a return, or a jump to a place whose address data holds.
             if is_sum {
                 return Err(Fault::Jump(place));
             }
             for target in self.held_inside(place) {
-                self.arrive(target, state);
+                self.arrive_by_jump(target, state)?;
             }
             return Ok(());
         }
@@ -250,7 +272,7 @@ impl Walk<'_> {
         }
         for jump in jumps {
             for target in &known(jump, place)?.targets {
-                self.arrive(*target, state);
+                self.arrive_by_jump(*target, state)?;
             }
         }
         Ok(())
