@@ -169,26 +169,29 @@ def compared(path, arguments):
             "costs": {kind: program.costs(kind) for kind in SETS},
             "agreement": {layout: list(program.agreements(layout)) for layout in arguments.layouts},
             "bounds": program.bounds(),
-            "grows": (sizes["blocks"] - sizes["functions"]) / 1024,
+            "grows": (sizes["blocks"] - original.stat().st_size) / 1024,
             "read_ahead": program.read_ahead,
         }
 
 
 def print_figure(figure, layouts, results):
     print(f"\n{figure} ({FIGURES[figure]})")
-    titles = ["original", *layouts, *(f"{layout}/f." for layout in layouts[1:])]
+    # Images whose functions cannot move are compared with themselves.
+    base = "functions" if "functions" in layouts else "original"
+    others = [layout for layout in layouts if layout != base]
+    titles = ["original", *layouts, *(f"{layout}/{base[0]}." for layout in others)]
     print(f"{'program':8} {'invocations':11} {' '.join(f'{title:>9}' for title in titles)}")
-    ratios = {(kind, layout): [] for kind in SETS for layout in layouts[1:]}
+    ratios = {(kind, layout): [] for kind in SETS for layout in others}
     for name, result in results.items():
         for kind in SETS:
             costs = {layout: values[figure] for layout, values in result["costs"][kind].items()}
-            shares = [ratio(costs[layout], costs["functions"]) for layout in layouts[1:]]
-            for layout, share in zip(layouts[1:], shares):
+            shares = [ratio(costs[layout], costs[base]) for layout in others]
+            for layout, share in zip(others, shares):
                 ratios[kind, layout].append(share)
             cells = [f"{cost:9.0f}" for cost in costs.values()] + [f"{share:9.3f}" for share in shares]
             print(f"{name:8} {kind:11} {' '.join(cells)}")
     for kind in SETS:
-        means = [f"{mean(ratios[kind, layout]):9.3f}" for layout in layouts[1:]]
+        means = [f"{mean(ratios[kind, layout]):9.3f}" for layout in others]
         print(f"{'mean':8} {kind:11} {'':{10 * len(layouts) + 9}} {' '.join(means)}")
 
 
@@ -218,7 +221,7 @@ def print_results(layouts, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reorder", required=True)
-    parser.add_argument("--layouts", nargs="+", default=LAYOUTS, help="the first must be `functions`; `assumed` is blocks with --assume-pointers")
+    parser.add_argument("--layouts", nargs="+", default=LAYOUTS, help="`assumed` is blocks with --assume-pointers")
     parser.add_argument("--programs", type=pathlib.Path, help="where to look for programs before /usr/bin")
     parser.add_argument("--json", type=pathlib.Path, help="also write all figures to this file, and go on from it")
     parser.add_argument("lists", nargs="+", type=pathlib.Path)

@@ -71,7 +71,8 @@ fn uses_that_would_be_accepted_are_known() {
     // With two entries, a guard bounds the index.
     let uses = [usage(0x1047, 3), usage(0x1047, 2), usage(0x1047, 4), usage(0x1020, 3)];
     let image = Design::dispatching().without_copies();
-    let entries = provable_tables(&image, &[], &uses).unwrap().into_iter().map(|proven| Some(proven?.entries));
+    let entries =
+        provable_tables(&image, &[], &uses).unwrap().into_iter().map(|proven| Some(proven?.entries));
     assert_eq!(entries.collect::<Vec<_>>(), [Some(3), Some(2), Some(3), None]);
 }
 

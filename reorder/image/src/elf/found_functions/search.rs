@@ -93,7 +93,8 @@ impl<'run, 'data> Search<'run, 'data> {
         let mut inside = FixedBitSet::with_capacity(self.code.span());
         for range in &ranges {
             inside.insert_range(self.index(range.start)..self.index(range.end));
-            self.instructions(range).for_each(|instruction| begins.insert(self.index(Address(instruction.ip()))));
+            self.instructions(range)
+                .for_each(|instruction| begins.insert(self.index(Address(instruction.ip()))));
         }
         let is_code = |address: u64| self.code.arena_of(Address(address)).is_some();
         let is_sound = |instruction: Instruction| match stated(&instruction) {
@@ -113,9 +114,11 @@ impl<'run, 'data> Search<'run, 'data> {
         (0..starts.len()).filter_map(move |number| {
             let start = self.code.address(CodeOffset(starts[number] as u32));
             let arena = self.code.arena_of(start)?;
-            let next = starts.get(number + 1).map_or(arena.end, |next| self.code.address(CodeOffset(*next as u32)));
+            let next =
+                starts.get(number + 1).map_or(arena.end, |next| self.code.address(CodeOffset(*next as u32)));
             let next = next.min(arena.end);
-            let last = (starts[number]..self.index(next)).rev().find(|place| self.reached.contains(*place))?;
+            let last =
+                (starts[number]..self.index(next)).rev().find(|place| self.reached.contains(*place))?;
             let last = self.code.address(CodeOffset(last as u32));
             let end = last.plus(self.decode(last)?.len() as u64);
             (end <= next).then_some(start..end)

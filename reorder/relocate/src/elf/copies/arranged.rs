@@ -165,8 +165,14 @@ mod tests {
             form: Form::Near(0x7f),
             usage: Use::Jump,
         };
-        let branch =
-            Step { length: 2, continues: true, is_call: false, is_trap: false, reference: Some(far), guard: None };
+        let branch = Step {
+            length: 2,
+            continues: true,
+            is_call: false,
+            is_trap: false,
+            reference: Some(far),
+            guard: None,
+        };
         let other = Step { length: 1, reference: None, ..branch };
         let walk = Walk { steps: vec![(0, branch), (2, other)] };
         let range = Address(0x1000)..Address(0x1010);

@@ -114,7 +114,8 @@ fn likely_tables(
 ) -> Vec<JumpTable> {
     /// More than any switch has cases.
     const MAX_ENTRIES: usize = 1024;
-    let has_computed_jump = body.walk.steps.iter().any(|(_, step)| !step.continues && step.reference.is_none());
+    let has_computed_jump =
+        body.walk.steps.iter().any(|(_, step)| !step.continues && step.reference.is_none());
     let kept = body.walk.steps.iter().filter_map(|(_, step)| step.reference);
     let kept = kept.filter(|reference| has_computed_jump && reference.usage == Use::Value);
     let mut bases: Vec<Address> = kept.map(|reference| reference.target).collect();
@@ -129,7 +130,8 @@ fn likely_tables(
             body.range.contains(&target).then_some(())
         };
         let is_data = analysis.code.arena_of(base).is_none();
-        let entries = (0..MAX_ENTRIES as u64).take_while(|number| is_data && is_entry(number).is_some()).count();
+        let entries =
+            (0..MAX_ENTRIES as u64).take_while(|number| is_data && is_entry(number).is_some()).count();
         (entries > 0).then_some(JumpTable { base, entries: entries as u32, owner: body.block })
     };
     bases.into_iter().filter_map(table).collect()

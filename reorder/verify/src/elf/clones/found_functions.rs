@@ -56,7 +56,8 @@ pub(super) fn check_found(
     let swept = |range: &Range<Address>| {
         let code = image.code_at(range.start.0, range.end.0);
         let section = code.filter(|_| image.processor == Processor::X86_64 && is_apart(&range));
-        let bytes = section.and_then(|section| section.at(range.start.0, range.end.distance_from(range.start)));
+        let bytes =
+            section.and_then(|section| section.at(range.start.0, range.end.distance_from(range.start)));
         sweep(bytes.ok_or_else(|| wrong(range.start, "no code apart from described functions"))?, range.start)
             .ok_or_else(|| wrong(range.start, "bytes that are no instructions"))
     };
@@ -92,7 +93,8 @@ fn sweep(bytes: &[u8], start: Address) -> Option<Swept> {
         if instruction.op0_kind() == OpKind::NearBranch64 {
             swept.targets.push(instruction.near_branch_target());
         } else if instruction.is_ip_rel_memory_operand() {
-            let places = if instruction.mnemonic() == Mnemonic::Lea { &mut swept.kept } else { &mut swept.read };
+            let places =
+                if instruction.mnemonic() == Mnemonic::Lea { &mut swept.kept } else { &mut swept.read };
             places.push(instruction.ip_rel_memory_address());
         }
     }

@@ -50,7 +50,8 @@ mod tests {
     #[test]
     fn only_an_unsigned_comparison_of_a_whole_register_is_a_guard() {
         let branch = [0x0f, 0x83, 0x10, 0, 0, 0];
-        let guard = |compare: &[u8], branch: &[u8]| Guard::read(&[compare, branch].concat(), NewAddress(0x1000));
+        let guard =
+            |compare: &[u8], branch: &[u8]| Guard::read(&[compare, branch].concat(), NewAddress(0x1000));
         let short = guard(&[0x48, 0x83, 0xf8, 5], &branch).expect("cmp $5, %rax");
         assert_eq!((short.length, short.index, short.limit), (10, Register::RAX, 5));
         assert_eq!(short.exit, NewAddress(0x101a));

@@ -137,7 +137,17 @@ fn compare_x86_64(
         _ => return None,
     };
     let (old_length, new_length) = (old.len() as u64, new.len() as u64);
-    Some(Pair { old_length, new_length, continues, is_trap, is_call, is_placed: false, stated, kept, guard: None })
+    Some(Pair {
+        old_length,
+        new_length,
+        continues,
+        is_trap,
+        is_call,
+        is_placed: false,
+        stated,
+        kept,
+        guard: None,
+    })
 }
 
 /// Where an instruction that jumps through a table of addresses, or loads one of them, has the table's address; and that address.

@@ -136,9 +136,8 @@ impl<'data> Record<'data> {
     }
 
     fn parse(section: &SectionView<'data>, file_size: usize) -> Option<Self> {
-        let kinds = [(Listed::Functions, false), (Listed::Fragments, false)].map(|(listed, has_found)| {
-            (listed, listed.magic(), has_found)
-        });
+        let kinds = [(Listed::Functions, false), (Listed::Fragments, false)]
+            .map(|(listed, has_found)| (listed, listed.magic(), has_found));
         let kinds = kinds.into_iter().chain([(Listed::Fragments, MAGIC_WITH_FOUND, true)]);
         let mut kinds = kinds.filter_map(|(listed, magic, has_found)| {
             Some((listed, has_found, section.bytes.strip_prefix(magic)?))

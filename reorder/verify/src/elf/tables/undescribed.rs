@@ -28,10 +28,11 @@ pub(super) fn undescribed_entries(image: &ElfView<'_>, functions: &AddressMoves)
             let is_inside = |target: &u64| {
                 functions.containing(Address(*target)).is_some_and(|home| home.old_start.0 < *target)
             };
-            entries.extend(targets.filter(is_inside).map(|target| Entry {
-                target: Address(target),
-                source: UNKNOWN_FUNCTION,
-            }));
+            entries.extend(
+                targets
+                    .filter(is_inside)
+                    .map(|target| Entry { target: Address(target), source: UNKNOWN_FUNCTION }),
+            );
         }
     }
     entries

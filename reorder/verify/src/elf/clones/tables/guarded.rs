@@ -19,12 +19,8 @@ use reorder_base::address::Address;
 const MAX_INSTRUCTIONS: usize = 24;
 
 /// Flags that a comparison writes.
-const COMPARED: u32 = RflagsBits::OF
-    | RflagsBits::SF
-    | RflagsBits::ZF
-    | RflagsBits::AF
-    | RflagsBits::CF
-    | RflagsBits::PF;
+const COMPARED: u32 =
+    RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::CF | RflagsBits::PF;
 
 /// A dispatch after a guard.
 #[derive(Clone, Debug)]
@@ -67,7 +63,8 @@ impl Sequence {
             match instruction.flow_control() {
                 FlowControl::Next => {}
                 FlowControl::IndirectBranch if instruction.op0_kind() == OpKind::Register => {
-                    let index = reading.index.filter(|_| reading.live_flags == 0).ok_or(Fault::Jump(place))?;
+                    let index =
+                        reading.index.filter(|_| reading.live_flags == 0).ok_or(Fault::Jump(place))?;
                     let places = Address(first.next_ip())..Address(instruction.next_ip());
                     let known = known(image, table, (place, limit))?;
                     return Ok(Self { index, places, jump: place, known });
@@ -113,7 +110,8 @@ impl Reading {
         if writes_all_flags(instruction) {
             self.live_flags &= !instruction.rflags_modified();
         }
-        let has_memory = (0..instruction.op_count()).any(|operand| instruction.op_kind(operand) == OpKind::Memory);
+        let has_memory =
+            (0..instruction.op_count()).any(|operand| instruction.op_kind(operand) == OpKind::Memory);
         let has_base = |register: Register| register.full_register() == self.base;
         if has_memory && (has_base(instruction.memory_base()) || has_base(instruction.memory_index())) {
             let index = instruction.memory_index();
@@ -132,7 +130,10 @@ impl Reading {
         }
         let info = self.factory.info(instruction);
         let written = info.used_registers().iter().filter(|used| {
-            !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::None | OpAccess::NoMemAccess)
+            !matches!(
+                used.access(),
+                OpAccess::Read | OpAccess::CondRead | OpAccess::None | OpAccess::NoMemAccess
+            )
         });
         for register in written.map(|used| used.register().full_register()) {
             self.written |= bit(register).map_or(0, |number| 1 << number);
@@ -161,7 +162,11 @@ fn bit(register: Register) -> Option<u32> {
 }
 
 /// The entries of `table` below `limit`, which all lead to code.
-fn known(image: &ElfView<'_>, table: &CopiedTable, (jump, limit): (Address, u64)) -> Result<KnownJump, Fault> {
+fn known(
+    image: &ElfView<'_>,
+    table: &CopiedTable,
+    (jump, limit): (Address, u64),
+) -> Result<KnownJump, Fault> {
     let target = |number: u64| {
         let place = table.original.0.checked_add(number.checked_mul(CopiedTable::DISTANCE)?)?;
         let distance = image.mapped_offset(place, CopiedTable::DISTANCE)?;

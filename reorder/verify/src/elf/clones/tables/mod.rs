@@ -24,16 +24,16 @@ use rayon::prelude::*;
 
 use super::copies::Copies;
 use super::record::CopiedTable;
-use crate::{ProvenUse, TableUse};
 use crate::elf::recover::moves_between;
 use crate::elf::tables::with_dispatches;
 use crate::elf::view::ElfView;
 use crate::moves::AddressMoves;
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
+use crate::{ProvenUse, TableUse};
+use guarded::Sequence;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
-use guarded::Sequence;
 use walk::{Fault, Surroundings, check_uses};
 
 /// Checks the contents of copied tables, and all uses of their addresses.
