@@ -47,7 +47,7 @@ int main(int count, char **words) {
   qsort(numbers, 5, sizeof *numbers, compare);
   for (int i = 0; i < 8; i++) value = apply(&steps[i], value);
   for (unsigned x = 0; x < 9; x++) value += choose(x, numbers[x % 5]);
-  for (int i = 0; i < TABLE; i++) value = value * 31 + table[i](i + count);
+  for (int i = 0; i < TABLE; i++) value = value * 31 + mix(table[i](i + count));
   printf("%ld %u %u\n", value, sum_of_constants(3), first_of_list());
   return 0;
 }
@@ -83,14 +83,16 @@ fn run(command: &mut Command) -> Outcome {
 /// A program of some 100 KiB.
 fn built(compiler: &str, flags: &str) -> (TempDir, PathBuf) {
     const FUNCTIONS: usize = 700;
-    let mut source = String::from("static int f0(int x) { return x + 1; }\n");
+    let mut source = String::from(
+        "__attribute__((noinline)) static int mix(int x) { return x * 31 ^ x >> 3; }\nstatic int f0(int x) { return x + 1; }\n",
+    );
     for number in 1..FUNCTIONS {
         let before = number - 1;
         writeln!(
             source,
             "__attribute__((noinline)) static int f{number}(int x) {{\n  int y = x * {number} + 7;\n  \
              if (y % 3 == 1) y += f{before}(x / 2); else if (y % 5 == 2) y ^= {number} << (x & 3);\n  \
-             for (int i = 0; i < (x & 3); i++) y = y * 13 + i;\n  return y;\n}}"
+             for (int i = 0; i < (x & 3); i++) y = mix(y) + i;\n  return y;\n}}"
         )
         .unwrap();
     }

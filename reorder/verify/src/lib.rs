@@ -64,6 +64,15 @@ pub struct TableUse {
     pub count: u64,
 }
 
+/// The starts of those functions, `found` in `image` besides those that it describes, whose pointers [`verify`] accepts as pointers of
+/// their copies; ascending. None if it would not accept that they are functions.
+///
+/// # Errors
+/// `image` is not an ELF image that can be read.
+pub fn evident_functions(image: &[u8], found: &[Range<Address>]) -> Result<Vec<Address>> {
+    elf::evident_functions(image, found)
+}
+
 /// What a copied table needs where an instruction forms its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProvenUse {

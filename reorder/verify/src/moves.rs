@@ -58,6 +58,8 @@ pub struct AddressMoves {
     copies: PlacedCopies,
     /// Jump tables that have a copy besides, by their originals.
     copied_tables: Vec<PlacedTable>,
+    /// Starts of functions that nothing describes, ascending: where they end is a guess.
+    found: Vec<Address>,
 }
 
 impl AddressMoves {
@@ -122,6 +124,34 @@ impl AddressMoves {
     pub(crate) fn ending_at(&self, address: Address) -> Option<&Move> {
         let after = self.moves.partition_point(|range| range.old_start < address);
         self.moves[..after].last().filter(|range| range.old_end() == address)
+    }
+
+    /// The described function that ends exactly at `address` of the old image.
+    pub(crate) fn described_ending_at(&self, address: Address) -> Option<&Move> {
+        self.ending_at(address).filter(|range| !self.is_found(range.old_start))
+    }
+
+    /// Whether nothing describes the function that contains `address` of the old image.
+    pub(crate) fn is_found(&self, address: Address) -> bool {
+        let home = self.containing(address);
+        home.is_some_and(|home| self.found.binary_search(&home.old_start).is_ok())
+    }
+
+    /// With functions besides that nothing describes, which kept their places.
+    ///
+    /// # Errors
+    /// As [`Self::from_evidence`].
+    pub(crate) fn with_found(self, found: &[Range<Address>]) -> Result<Self> {
+        let kept = |range: &Range<Address>| Move {
+            old_start: range.start,
+            new_start: NewAddress(range.start.0),
+            size: range.end.distance_from(range.start),
+        };
+        if found.is_empty() {
+            return Ok(self);
+        }
+        let all = Self::from_evidence(self.moves.into_iter().chain(found.iter().map(kept)).collect())?;
+        Ok(Self { found: found.iter().map(|range| range.start).collect(), ..all })
     }
 
     /// The last range that starts at or before `address` of the old image.
@@ -211,25 +241,8 @@ impl AddressMoves {
             new_index,
             copies: PlacedCopies::default(),
             copied_tables: Vec::new(),
+            found: Vec::new(),
         })
-    }
-}
-
-impl AddressMoves {
-    /// With functions besides that kept their places.
-    ///
-    /// # Errors
-    /// As [`Self::from_evidence`].
-    pub(crate) fn with_found(self, found: &[Range<Address>]) -> Result<Self> {
-        let kept = |range: &Range<Address>| Move {
-            old_start: range.start,
-            new_start: NewAddress(range.start.0),
-            size: range.end.distance_from(range.start),
-        };
-        match found.is_empty() {
-            true => Ok(self),
-            false => Self::from_evidence(self.moves.into_iter().chain(found.iter().map(kept)).collect()),
-        }
     }
 }
 

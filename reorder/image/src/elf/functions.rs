@@ -25,7 +25,7 @@ pub struct ElfFunctions<'data> {
     pub symbols: SymbolTable<'data>,
     /// `.dynsym`.
     pub dynamic_symbols: SymbolTable<'data>,
-    /// Those functions that nothing describes: control was followed to them. Ascending and disjoint.
+    /// Functions that no table describes, found by following control; ascending and disjoint.
     pub found: Vec<Range<Address>>,
 }
 

@@ -72,6 +72,11 @@ pub(crate) fn words_read_as_numbers(image: &[u8], words: &[Address]) -> Result<V
     clones::read_as_numbers(&ElfView::parse(image)?, words)
 }
 
+/// [`crate::evident_functions`] for ELF.
+pub(crate) fn evident_functions(image: &[u8], found: &[Range<Address>]) -> Result<Vec<Address>> {
+    clones::evident(&ElfView::parse(image)?, found)
+}
+
 /// [`crate::provable_tables`] for ELF.
 pub(crate) fn provable_tables(
     image: &[u8],

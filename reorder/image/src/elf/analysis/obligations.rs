@@ -188,9 +188,16 @@ pub fn check_coverage(
     let percent = |part: u64| part as f64 * 100.0 / total.max(1) as f64;
     let is_demanded = coverage == Coverage::Half;
     if is_demanded && uncovered > TOLERATED_BYTES && uncovered > total / 2 {
+        let found = match found.len() {
+            0 => String::new(),
+            count => format!(
+                "; following control finds {count} functions ({:.1} %), which can be copied, but not moved",
+                percent(undescribed)
+            ),
+        };
         return Err(Refusal::new(
             RefusalCode::UnknownCode,
-            format!("{:.1} % of the code belongs to no known function", percent(uncovered)),
+            format!("{:.1} % of the code belongs to no known function{found}", percent(uncovered)),
             "keep unwind tables (do not build with -fno-asynchronous-unwind-tables) or give an unstripped image",
         )
         .at(place));

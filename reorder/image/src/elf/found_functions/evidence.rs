@@ -1,8 +1,8 @@
 //! Whether a function begins where an instruction says that something is.
 //!
-//! In compiled code that is nearly always so, but code that is written by hand keeps constants beside it. Their bytes may decode,
-//! yet four of them state the distance to a function by chance in one case of 2³² divided by the number of functions. So one
-//! branch to a known function is evidence, if it is found before control would run from these bytes into others.
+//! In compiled code that is nearly always so, but hand-written code keeps constants beside it, and their bytes may decode. They
+//! hardly ever decode to a branch that leads exactly to a known function, or to another place that something names: a distance has
+//! 2³² values. So one such branch is evidence, if no path reaches filler or another function before it.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,24 @@ use reorder_base::address::Address;
 /// Instructions that are looked at.
 const MAX_INSTRUCTIONS: usize = 512;
 
-/// Whether what control reaches from `place` decodes, and calls or jumps to the start of a function that is known from
-/// elsewhere. Control does not run into filler, nor from one function into the next except after a call, which may not return.
-pub(super) fn is_function(search: &Search<'_, '_>, place: Address) -> bool {
-    let (mut seen, mut waiting) = (BTreeSet::new(), vec![place]);
+/// What speaks for a function.
+pub(super) enum Evidence {
+    /// It calls or jumps to the start of a function that is known from elsewhere, to another place that something names, or to a stub
+    /// of the linker.
+    LeadsToFunction,
+    /// The first instructions that control reaches decode, and control falls neither into filler nor into another function, except after a call:
+    /// callees may not return.
+    Decodes,
+    /// Neither.
+    None,
+}
+
+/// What speaks for a function at `place`. Each instruction takes one from `budget`; nothing speaks for one when it is used up.
+pub(super) fn evidence(search: &Search<'_, '_>, place: Address, budget: &mut usize) -> Evidence {
+    let (start, mut seen, mut waiting) = (place, BTreeSet::new(), vec![place]);
     let mut leads_to_function = false;
     while let Some(place) = waiting.pop() {
-        let Some(arena) = search.code.arena_of(place) else { return false };
+        let Some(arena) = search.code.arena_of(place) else { return Evidence::None };
         let bytes = search.code.bytes(place..arena.end);
         let mut decoder = Decoder::with_ip(64, bytes, place.0, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
@@ -29,12 +40,14 @@ pub(super) fn is_function(search: &Search<'_, '_>, place: Address) -> bool {
         while decoder.can_decode() && seen.len() < MAX_INSTRUCTIONS && seen.insert(decoder.ip()) {
             let is_start = search.is_start(Address(decoder.ip()));
             decoder.decode_out(&mut instruction);
+            let Some(rest) = budget.checked_sub(1) else { return Evidence::None };
+            *budget = rest;
             let is_filler = is_no_operation(&instruction) || instruction.mnemonic() == Mnemonic::Int3;
             if (is_start || is_filler) && follows_call {
                 break;
             }
             if is_start || instruction.mnemonic() == Mnemonic::Int3 || !is_ordinary(&instruction) {
-                return false;
+                return Evidence::None;
             }
             if is_filler {
                 break;
@@ -42,7 +55,8 @@ pub(super) fn is_function(search: &Search<'_, '_>, place: Address) -> bool {
             if instruction.op0_kind() == OpKind::NearBranch64 {
                 let target = Address(instruction.near_branch_target());
                 let is_in_code = search.code.arena_of(target).is_some();
-                match is_in_code && search.is_start(target) {
+                let is_stub = search.code.fixed.iter().any(|stubs| stubs.contains(&target));
+                match is_stub || is_in_code && target != start && search.is_named(target) {
                     true => leads_to_function = true,
                     false if is_in_code && !instruction.is_call_near() => waiting.push(target),
                     false => {}
@@ -55,7 +69,7 @@ pub(super) fn is_function(search: &Search<'_, '_>, place: Address) -> bool {
                 matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
         }
     }
-    leads_to_function
+    if leads_to_function { Evidence::LeadsToFunction } else { Evidence::Decodes }
 }
 
 /// Whether programs execute an instruction.

@@ -1,9 +1,9 @@
 //! Functions of an image that hardly describes its code: found by following control from the places that the image names.
 //!
-//! Takes the parsed image and its described functions; gives ranges of addresses. What the loader, the headers or the
-//! dynamic symbols name is a function's start, and so is what reached code calls. The address that an instruction forms may be
-//! that of constants: it is a function's start only if what control reaches from it leads to a function that is known from
-//! elsewhere (`evidence.rs`). Plain numbers are no evidence: in images at a fixed address many are addresses by chance.
+//! Takes the parsed image and its described functions; gives ranges of addresses. The entry point, constructors and exported
+//! functions are starts, and so is what reached code calls. Other pointers of the loader, and addresses that instructions form,
+//! may be those of constants: a function begins there only if what control reaches from it leads to a function that is known from
+//! elsewhere (`evidence.rs`), or if the pointer stands in a list with one to a function. Plain numbers are no evidence: in images at a fixed address many are addresses by chance.
 //!
 //! A range ends with the last instruction that is reached before the next start. Where the function has computed jumps, code
 //! goes on up to the filler that linkers put between functions: what tables lead to is not looked up here.
@@ -23,13 +23,13 @@ use reorder_base::error::Result;
 use reorder_base::processor::Processor;
 use search::Search;
 
-/// Code of which less than one in so many bytes is described.
+/// Functions are looked for where less than this part of the code is described: one half.
 const DESCRIBED_PART: u64 = 2;
 
-/// Executable sections lie close to each other.
+/// The span of all code, in bytes, is at most this many times the bytes of code: what is kept of each address takes memory.
 const MAX_SPREAD: u64 = 16;
 
-/// The code that every program gets from the C runtime is in no function of a launcher that does nothing itself.
+/// Less code than this comes from the C runtime alone; it is of no use to a startup.
 const MIN_UNKNOWN_BYTES: u64 = 64 << 10;
 
 /// Functions of `file` besides those `functions` that it describes, ascending and disjoint; none where most of the code is described.
@@ -50,9 +50,13 @@ pub(super) fn find(
     let _phase = tracing::info_span!("follow control").entered();
     let roots = roots::roots(file, &code, functions, dynamic_symbols)?;
     let mut search = Search::new(&code);
-    search.start_at(roots);
-    search.start_where_likely();
-    Ok(search.functions().into_iter().filter(|range| described.is_apart(range)).collect())
+    search.start_at(&roots.starts);
+    search.start_where_likely(&roots.pointed);
+    let found: Vec<Range<Address>> =
+        search.sound_ranges().into_iter().filter(|range| described.is_apart(range)).collect();
+    let pointed = roots.pointed.into_iter().map(|(_, target)| target);
+    let named: Vec<Address> = roots.starts.into_iter().chain(pointed).collect();
+    Ok(search.stated_ranges(found, &described.ranges, &named))
 }
 
 /// Described functions, joined where they overlap.
@@ -91,7 +95,6 @@ impl Described {
 fn is_undescribed(code: &CodeSpace<'_>, described: &Described) -> bool {
     let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
     let unknown = total.saturating_sub(described.bytes());
-    // What is kept of each address must not take more memory than the file justifies.
     let is_dense = code.span() as u64 / MAX_SPREAD <= total;
     is_dense && unknown >= MIN_UNKNOWN_BYTES && unknown > total / DESCRIBED_PART
 }

@@ -1,12 +1,12 @@
 //! Follows control, one instruction at a time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
-use super::evidence::is_function;
+use super::evidence::{Evidence, evidence};
 use crate::decode::padding::is_no_operation;
 use crate::elf::code::{CodeOffset, CodeSpace};
 use reorder_base::address::Address;
@@ -20,7 +20,7 @@ pub(super) struct Search<'run, 'data> {
     fallen_into: FixedBitSet,
     /// First bytes of functions.
     starts: FixedBitSet,
-    /// Jumps to places that they compute, unless code after them was looked at.
+    /// Jumps to places that they compute; those after which code was looked at are taken out.
     computed_jumps: BTreeSet<u32>,
     /// Where code after computed jumps was looked at.
     passed: FixedBitSet,
@@ -30,8 +30,15 @@ pub(super) struct Search<'run, 'data> {
     read: BTreeSet<u32>,
     /// Addresses of code that instructions form.
     formed: BTreeSet<u32>,
+    /// Places that pointers or instructions name, functions or not.
+    named: FixedBitSet,
     waiting: Vec<Address>,
+    /// No bound on the work ended the search early.
+    is_complete: bool,
 }
+
+/// Instructions that are examined for each byte of code, at most.
+const EXAMINED_EACH: usize = 8;
 
 /// Rounds of finding what earlier rounds lead to; programs need fewer than ten.
 const MAX_ROUNDS: usize = 64;
@@ -50,34 +57,63 @@ impl<'run, 'data> Search<'run, 'data> {
             starts: places(),
             computed_jumps: BTreeSet::new(),
             passed: places(),
+            named: places(),
             aligned_jumps: Vec::new(),
             read: BTreeSet::new(),
             formed: BTreeSet::new(),
             waiting: Vec::new(),
+            is_complete: true,
         }
     }
 
     /// Functions begin at `starts`, which are in code.
-    pub(super) fn start_at(&mut self, starts: Vec<Address>) {
-        for start in starts {
-            self.start(start);
-        }
+    pub(super) fn start_at(&mut self, starts: &[Address]) {
+        starts.iter().for_each(|start| self.start(*start));
         self.complete();
     }
 
-    /// Functions begin where reached code forms an address that is likely to be that of a function.
-    pub(super) fn start_where_likely(&mut self) {
+    /// Functions begin at those of the addresses that reached code forms, and of the targets of the `pointed` ones, that are likely
+    /// to be functions. These are pointers, as place and target, by place; all targets are in code.
+    pub(super) fn start_where_likely(&mut self, pointed: &[(Address, Address)]) {
+        // Honest code examines each place a few times.
+        let mut budget = EXAMINED_EACH * self.code.span();
+        pointed.iter().for_each(|(_, target)| self.named.insert(self.index(*target)));
         for _ in 0..MAX_ROUNDS {
             let formed = self.formed.iter().map(|offset| self.code.address(CodeOffset(*offset)));
-            let likely: Vec<Address> = formed
-                .filter(|place| !self.reached.contains(self.index(*place)) && is_function(self, *place))
-                .collect();
-            if likely.is_empty() {
+            let mut candidates: Vec<Address> = formed.collect();
+            candidates.iter().for_each(|place| self.named.insert(self.index(*place)));
+            candidates.retain(|place| !self.is_start(*place));
+            let mut listed = BTreeMap::new();
+            for (number, (_, target)) in pointed.iter().enumerate() {
+                if !self.is_start(*target) {
+                    candidates.push(*target);
+                    *listed.entry(*target).or_insert(false) |= self.stands_by_function(pointed, number);
+                }
+            }
+            candidates.sort_unstable();
+            candidates.dedup();
+            candidates.retain(|place| match evidence(self, *place, &mut budget) {
+                Evidence::LeadsToFunction => true,
+                Evidence::Decodes => listed.get(place).is_some_and(|is_listed| *is_listed),
+                Evidence::None => false,
+            });
+            if candidates.is_empty() {
                 return;
             }
-            likely.into_iter().for_each(|start| self.start(start));
+            candidates.into_iter().for_each(|start| self.start(start));
             self.complete();
         }
+    }
+
+    /// Whether one of the two words before or after a pointer is a pointer to a function.
+    fn stands_by_function(&self, pointed: &[(Address, Address)], number: usize) -> bool {
+        const WORD: u64 = 8;
+        let place = pointed[number].0;
+        let close = number.saturating_sub(2)..pointed.len().min(number + 3);
+        pointed[close].iter().any(|(other, target)| {
+            let distance = other.0.abs_diff(place.0);
+            (distance == WORD || distance == 2 * WORD) && self.is_start(*target)
+        })
     }
 
     /// Whether a function begins at `place`.
@@ -85,9 +121,17 @@ impl<'run, 'data> Search<'run, 'data> {
         self.starts.contains(self.index(place))
     }
 
+    /// Whether a function begins at `place`, or something else names it.
+    pub(super) fn is_named(&self, place: Address) -> bool {
+        self.is_start(place) || self.named.contains(self.index(place))
+    }
+
     /// All functions that are sound, ascending: their instructions follow each other without a gap, all branches lead to one of
-    /// them, and nothing reads their bytes as data.
-    pub(super) fn functions(&self) -> Vec<Range<Address>> {
+    /// them, and nothing reads their bytes as data. None if the search was ended early.
+    pub(super) fn sound_ranges(&self) -> Vec<Range<Address>> {
+        if !self.is_complete {
+            return Vec::new();
+        }
         let ranges: Vec<Range<Address>> = self.ranges().filter(|range| self.is_swept(range)).collect();
         let mut begins = FixedBitSet::with_capacity(self.code.span());
         let mut inside = FixedBitSet::with_capacity(self.code.span());
@@ -106,6 +150,41 @@ impl<'run, 'data> Search<'run, 'data> {
             _ => true,
         };
         ranges.into_iter().filter(|range| self.instructions(range).all(is_sound)).collect()
+    }
+
+    /// Those of `ranges` whose starts are among `named`, or are stated by code of one of them or of the `described` functions, if that
+    /// can be read: what stated others was left out.
+    pub(super) fn stated_ranges(
+        &self,
+        mut ranges: Vec<Range<Address>>,
+        described: &[Range<Address>],
+        named: &[Address],
+    ) -> Vec<Range<Address>> {
+        let is_code = |address: &u64| self.code.arena_of(Address(*address)).is_some();
+        let mut known = FixedBitSet::with_capacity(self.code.span());
+        named.iter().for_each(|address| known.insert(self.index(*address)));
+        let state = |known: &mut FixedBitSet, range: &Range<Address>| {
+            let stated = self.instructions(range).filter_map(|instruction| match stated(&instruction)? {
+                Stated::Target(address) | Stated::Address(address) => Some(address),
+                Stated::Read(_) => None,
+            });
+            stated.filter(is_code).for_each(|address| known.insert(self.index(Address(address))));
+        };
+        let is_read = |range: &&Range<Address>| {
+            let is_whole = self.code.arena_of(range.start).is_some_and(|arena| range.end <= arena.end);
+            is_whole && self.instructions(range).all(|instruction| !instruction.is_invalid())
+        };
+        described.iter().filter(is_read).for_each(|range| state(&mut known, range));
+        for _ in 0..MAX_ROUNDS {
+            let mut stated = known.clone();
+            ranges.iter().for_each(|range| state(&mut stated, range));
+            let before = ranges.len();
+            ranges.retain(|range| stated.contains(self.index(range.start)));
+            if ranges.len() == before {
+                return ranges;
+            }
+        }
+        Vec::new()
     }
 
     /// From each start to the end of the last instruction that is reached before the next one.
@@ -170,6 +249,7 @@ impl<'run, 'data> Search<'run, 'data> {
                 return;
             }
         }
+        self.is_complete = false;
     }
 
     /// Follows control from all waiting places.
@@ -232,9 +312,11 @@ impl<'run, 'data> Search<'run, 'data> {
     /// Functions begin where a jump leaves its function for a place that nothing else falls into: a call in the last place.
     fn split_at_jumps(&mut self) {
         let mut leaving = Vec::new();
+        let starts: Vec<usize> = self.starts.ones().collect();
         for &(from, to) in &self.aligned_jumps {
             let (low, high) = (from.min(to) as usize, from.max(to) as usize);
-            let crosses = self.starts.contains_any_in_range(low + 1..high + 1);
+            let next = starts.get(starts.partition_point(|start| *start <= low));
+            let crosses = next.is_some_and(|start| *start <= high);
             if crosses && !self.fallen_into.contains(to as usize) {
                 leaving.push(to as usize);
             }
@@ -255,7 +337,7 @@ impl<'run, 'data> Search<'run, 'data> {
                 let index = self.index(place);
                 let is_other = self.starts.contains(index) || self.read.contains(&(index as u32));
                 let Some(instruction) = self.decode(place) else { break };
-                // What was passed before led to the same end.
+                // An earlier pass went on from here.
                 if is_other || self.passed.put(index) || instruction.mnemonic() == Mnemonic::Int3 {
                     break;
                 }

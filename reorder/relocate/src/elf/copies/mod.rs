@@ -179,8 +179,13 @@ impl Candidates {
     ///
     /// # Errors
     /// An image that the verifier cannot read.
-    pub fn candidates(&self, file: &ElfFile<'_>, analysis: &Analysis<'_>) -> Result<Vec<Candidate>> {
-        let (followed, _) = references::followed(file, analysis, &self.bodies, self.unlisted)?;
+    pub fn candidates(
+        &self,
+        file: &ElfFile<'_>,
+        functions: &ElfFunctions<'_>,
+        analysis: &Analysis<'_>,
+    ) -> Result<Vec<Candidate>> {
+        let (followed, _) = references::followed(file, (functions, analysis), &self.bodies, self.unlisted)?;
         let candidate = |fragment: &Fragment| {
             let range = fragment.original(&self.bodies);
             let alignment = placed::alignment_of(range.start, &followed, &analysis.code);
@@ -207,7 +212,7 @@ pub fn copy(
     let Candidates { bodies, fragments, mut skipped, unlisted } = candidates;
     let mut fragments: Vec<Fragment> =
         order.into_iter().filter_map(|number| fragments.get(number).cloned()).collect();
-    let (mut followed, assumed) = references::followed(file, analysis, &bodies, unlisted)?;
+    let (mut followed, assumed) = references::followed(file, (functions, analysis), &bodies, unlisted)?;
     let image = Image::new(file, functions, analysis, (tables.as_ref(), &assumed), debug)?;
     let originals = originals(&bodies, &fragments);
     followed.retain(|start| is_inside(&originals, *start));

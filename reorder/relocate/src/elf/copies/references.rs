@@ -21,6 +21,7 @@ use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::fields::CodeFields;
 use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
 use reorder_image::elf::functions::ElfFunctions;
+use reorder_verify::evident_functions;
 
 /// Starts of functions in `bodies` of which all addresses are known, and at a fixed address what was taken for one.
 ///
@@ -28,7 +29,7 @@ use reorder_image::elf::functions::ElfFunctions;
 /// An image that the verifier cannot read.
 pub(super) fn followed(
     file: &ElfFile<'_>,
-    analysis: &Analysis<'_>,
+    (functions, analysis): (&ElfFunctions<'_>, &Analysis<'_>),
     bodies: &[Body],
     unlisted: UnlistedPointers,
 ) -> Result<(BTreeSet<Address>, Assumed)> {
@@ -37,12 +38,13 @@ pub(super) fn followed(
         // Constants hold addresses that no table lists.
         return Ok((BTreeSet::new(), Assumed::default()));
     }
+    let is_evident = evident(file, functions)?;
     let candidates = bodies.iter().filter(|body| {
         let has_prefix = analysis.partition.block(body.block).start != body.range.start;
         !has_prefix && !analysis.exposure.may_be_addressed(body.block)
     });
-    let mut followed: BTreeSet<Address> =
-        candidates.flat_map(|body| body.function_starts.iter().copied()).collect();
+    let starts = candidates.flat_map(|body| body.function_starts.iter().copied());
+    let mut followed: BTreeSet<Address> = starts.filter(|start| is_evident(*start)).collect();
     for section in file.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
         let (bytes, address) = (file.section_bytes(section), section.address);
         let is_data = section.kind == object::elf::SHT_PROGBITS.0 && !section.name.starts_with(b".eh_frame");
@@ -68,6 +70,13 @@ pub(super) fn followed(
     followed.retain(|start| !excluded.contains(start));
     let assumed = assumed.of(&followed);
     Ok((followed, assumed))
+}
+
+/// Which starts are certainly functions: of those that nothing describes, the verifier says it.
+fn evident(file: &ElfFile<'_>, functions: &ElfFunctions<'_>) -> Result<impl Fn(Address) -> bool> {
+    let found: Vec<Address> = functions.found.iter().map(|range| range.start).collect();
+    let evident = evident_functions(file.bytes, &functions.found)?;
+    Ok(move |start: Address| found.binary_search(&start).is_err() || evident.binary_search(&start).is_ok())
 }
 
 /// The targets of the words of `bytes`, each read as a distance from itself, as in tables of relative pointers.

@@ -18,12 +18,12 @@ pub(super) struct Step {
     pub is_trap: bool,
     /// The address that it states, if any.
     pub reference: Option<Reference>,
-    /// What its copy begins with besides.
+    /// A comparison that comes before it in its copy.
     pub guard: Option<Guard>,
 }
 
 /// A comparison before the copy of an instruction that begins a dispatch: control goes to the original unless the register holds
-/// less than the limit. Flags have no meaning there.
+/// less than the limit. Nothing reads the flags there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Guard {
     /// Number of a register of x86-64.
@@ -33,12 +33,10 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Bytes of the branch, `JAE` with four bytes of distance.
-    const BRANCH: usize = 6;
-
-    /// Bytes of the comparison and the branch.
+    /// Bytes of the comparison and of the branch, `JAE` with four bytes of distance.
     pub(super) fn size(self) -> u32 {
-        (self.comparison().len() + Self::BRANCH) as u32
+        let comparison = if i8::try_from(self.limit).is_ok() { 4 } else { 7 };
+        comparison + 6
     }
 
     /// `CMP` of 64 bits with a number that is extended.

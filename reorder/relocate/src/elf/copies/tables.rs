@@ -72,16 +72,18 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
     for body in bodies {
         let mut owned: Vec<JumpTable> =
             by_block.get(&body.block).into_iter().flatten().map(|table| **table).collect();
-        owned.extend(likely_tables(file, analysis, body, &owned));
+        let proven: BTreeSet<Address> = owned.iter().map(|table| table.base).collect();
+        owned.extend(likely_tables(file, analysis, body, &proven));
         if owned.is_empty() {
             continue;
         }
         let code = Code::new(body, analysis, &owned, file);
+        let forming = forming(body);
         let mut users: BTreeMap<usize, BTreeSet<Address>> = BTreeMap::new();
         let mut found = Vec::new();
         for table in &owned {
             let mut fields = BTreeMap::new();
-            for position in code.forming(body, table.base) {
+            for &position in forming.get(&table.base).into_iter().flatten() {
                 let dispatches = code.dispatches(position, &mut factory);
                 let (offset, step) = &body.walk.steps[position];
                 let Some(reference) = step.reference else { continue };
@@ -97,23 +99,40 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
             }
         }
         // A dispatch that may read one of several tables reads them all where they are.
-        let shared: BTreeSet<Address> =
-            users.into_values().filter(|bases| bases.len() > 1).flatten().collect();
+        let mut shared = BTreeSet::new();
+        for bases in users.into_values().filter(|bases| bases.len() > 1) {
+            let (certain, likely): (Vec<Address>, Vec<Address>) =
+                bases.into_iter().partition(|base| proven.contains(base));
+            shared.extend(likely);
+            shared.extend(certain.iter().filter(|_| certain.len() > 1));
+        }
         tables.extend(found.into_iter().filter(|table| !shared.contains(&table.base)));
     }
     tables
 }
 
-/// What may be tables of `body` besides the `proven` ones: nothing moves, so their ends need no proof. Where a copy has fewer entries
-/// than the dispatch may read, a guard leads to the original; entries too many are never read.
+/// Positions of the instructions that keep an address, by the address.
+fn forming(body: &Body) -> BTreeMap<Address, Vec<usize>> {
+    let mut forming: BTreeMap<Address, Vec<usize>> = BTreeMap::new();
+    for (position, (_, step)) in body.walk.steps.iter().enumerate() {
+        if let Some(reference) = step.reference.filter(|reference| reference.usage == Use::Value) {
+            forming.entry(reference.target).or_default().push(position);
+        }
+    }
+    forming
+}
+
+/// What may be tables of `body` besides the `proven` ones. No proof of their ends is needed: if the copy of a table has too few
+/// entries, a guard leads to the original for the others; if it has too many, nothing reads these.
 fn likely_tables(
     file: &ElfFile<'_>,
     analysis: &Analysis<'_>,
     body: &Body,
-    proven: &[JumpTable],
+    proven: &BTreeSet<Address>,
 ) -> Vec<JumpTable> {
-    /// More than any switch has cases.
+    /// Few switches have more cases, and few functions more switches.
     const MAX_ENTRIES: usize = 1024;
+    const MAX_TABLES: usize = 256;
     let has_computed_jump =
         body.walk.steps.iter().any(|(_, step)| !step.continues && step.reference.is_none());
     let kept = body.walk.steps.iter().filter_map(|(_, step)| step.reference);
@@ -121,7 +140,8 @@ fn likely_tables(
     let mut bases: Vec<Address> = kept.map(|reference| reference.target).collect();
     bases.sort_unstable();
     bases.dedup();
-    bases.retain(|base| base.0.is_multiple_of(4) && proven.iter().all(|table| table.base != *base));
+    bases.retain(|base| base.0.is_multiple_of(4) && !proven.contains(base));
+    bases.truncate(MAX_TABLES);
     let table = |base: Address| {
         let is_entry = |number: &u64| {
             let place = base.0.checked_add(4 * number).map(Address)?;
@@ -257,15 +277,6 @@ impl Code {
         Self { instructions, successors, entries }
     }
 
-    /// Positions of the instructions that form the address `base` and keep it in a register.
-    fn forming(&self, body: &Body, base: Address) -> Vec<usize> {
-        let is_forming = |position: &usize| {
-            let reference = body.walk.steps[*position].1.reference;
-            reference.is_some_and(|reference| reference.target == base && reference.usage == Use::Value)
-        };
-        (0..self.instructions.len()).filter(is_forming).collect()
-    }
-
     /// Positions of the dispatches that use the address that the instruction at `start` forms.
     fn dispatches(&self, start: usize, factory: &mut InstructionInfoFactory) -> BTreeSet<usize> {
         let mut dispatches = BTreeSet::new();
@@ -305,7 +316,7 @@ fn is_dispatch(instruction: &Instruction, held: Held) -> bool {
         && held.target & bit(instruction.op0_register()) != 0
 }
 
-/// What registers hold after an instruction. Whether it does anything else with it than a dispatch does is the verifier's to say.
+/// What registers hold after an instruction. The verifier decides whether some instruction uses a table as no dispatch does.
 fn step(instruction: &Instruction, held: Held, factory: &mut InstructionInfoFactory) -> Held {
     let is_register = |operand: u32| instruction.op_kind(operand) == OpKind::Register;
     let register = |operand: u32| bit(instruction.op_register(operand));

@@ -71,7 +71,8 @@ pub(super) fn is_caught_alike(
     };
     // A signal is looked up at the instruction itself, a call at its last byte.
     let places = [(0, 0), (pair.old_length - 1, pair.new_length - 1)];
-    places.into_iter().all(|(before, after)| {
+    let guarded = pair.guard.map_or(0..0, |guard| 1..guard.length + 1).map(|after| (0, after));
+    places.into_iter().chain(guarded).all(|(before, after)| {
         match (found(old, at.original.0 + before), found(new, at.copy.0 + after)) {
             (Some(Found::Pad(pad, filters)), Some(Found::Pad(other, others))) => {
                 filters == others && copies.is_same_code(Address(pad), NewAddress(other))

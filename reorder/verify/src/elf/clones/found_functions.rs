@@ -3,22 +3,25 @@
 //! The writer follows control from one instruction to the next. Here the claimed ranges are read from their first byte to their
 //! last instead, all of them, and must fit together: they decode to the last byte; each branch that leads into one of them leads
 //! to an instruction; none of their bytes is read as data; and the loader, or an instruction of a claimed or described function,
-//! names each start. A range with data in it, or one that begins in the middle of an instruction, would have to state distances
-//! that fit by chance.
+//! names each start. Bytes that are data, but decode, might pass. So pointers lead to the copy of a range only if it is *evident*:
+//! a branch leads to its start, or the program starts there, or one of its own branches leads to the start of another function
+//! or to a stub of the linker, and none leads out of the code; or it stands in a list with pointers to such functions.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
-use goblin::elf::header::ET_EXEC;
-use goblin::elf::section_header::{SHT_DYNSYM, SHT_FINI_ARRAY, SHT_INIT_ARRAY, SHT_PREINIT_ARRAY};
+use goblin::elf::reloc::R_X86_64_RELATIVE;
+use goblin::elf::section_header::{SHT_DYNSYM, SHT_FINI_ARRAY, SHT_INIT_ARRAY, SHT_PREINIT_ARRAY, SHT_RELA};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 use rayon::prelude::*;
 
 use super::code::aligned_words;
-use super::pointers::held_addresses;
-use crate::elf::symbol_walk::symbols;
+use super::pointers::{SHT_RELR, held_addresses, packed_places};
+use crate::bytes::u64_at;
+use crate::elf::symbol_walk::{SymbolView, symbols};
 use crate::elf::view::ElfView;
-use crate::moves::AddressMoves;
+use crate::moves::{AddressMoves, Move};
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::Address;
@@ -35,19 +38,20 @@ struct Swept {
     read: Vec<u64>,
 }
 
-/// Checks the functions that a record claims to have `found` in `image`, besides the `described` ones.
+/// Checks the functions that a record claims to have `found` in `image`, besides the `described` ones; gives the starts of those
+/// that are evident, ascending.
 pub(super) fn check_found(
     image: &ElfView<'_>,
     found: &[Range<Address>],
     described: &AddressMoves,
     findings: &mut Findings,
-) -> Result<(), Difference> {
+) -> Result<Vec<Address>, Difference> {
     if found.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let wrong = |place: Address, what: &str| {
         let name = format!("the found function at {place}");
-        Difference::new(Check::Copies, None, name, "code that fits to all other code", what)
+        Difference::new(Check::Copies, None, name, "code that fits the rest", what)
     };
     let is_apart = |range: &&Range<Address>| {
         let next = described.following(range.start);
@@ -58,8 +62,11 @@ pub(super) fn check_found(
         let section = code.filter(|_| image.processor == Processor::X86_64 && is_apart(&range));
         let bytes =
             section.and_then(|section| section.at(range.start.0, range.end.distance_from(range.start)));
-        sweep(bytes.ok_or_else(|| wrong(range.start, "no code apart from described functions"))?, range.start)
-            .ok_or_else(|| wrong(range.start, "bytes that are no instructions"))
+        sweep(
+            bytes.ok_or_else(|| wrong(range.start, "not code, or code of a described function"))?,
+            range.start,
+        )
+        .ok_or_else(|| wrong(range.start, "bytes that are no instructions"))
     };
     let all: Vec<Swept> = found.par_iter().map(swept).collect::<Result<_, _>>()?;
     let places = Places::new(image, found, &all);
@@ -73,13 +80,77 @@ pub(super) fn check_found(
         }
     };
     found.par_iter().zip(&all).map(fits).collect::<Result<(), _>>()?;
-    let named = named(image, described, &all);
+    let described_code = described_code(image, described);
+    if described_code.iter().flat_map(|swept| &swept.targets).any(|target| places.is_inside(*target)) {
+        return Err(wrong(found[0].start, "a branch of a described function into an instruction"));
+    }
+    let named = named(image, (&all, &described_code));
     let unnamed = found.par_iter().find_first(|range| named.binary_search(&range.start.0).is_err());
     if let Some(range) = unnamed {
-        return Err(wrong(range.start, "no instruction and no word that names it"));
+        return Err(wrong(range.start, "nothing that names it"));
     }
     findings.checked(Check::Copies, "functions that control was followed to", found.len());
-    Ok(())
+    let rooted = rooted(image, (&all, &described_code));
+    let leads_to_function = |swept: &Swept| {
+        let is_start = |target: u64| {
+            let claimed = found.binary_search_by_key(&target, |range| range.start.0).is_ok();
+            claimed || described.starting_at(Address(target)).is_some() || is_stub(image, target)
+        };
+        let is_code = |target: &u64| image.code_at(*target, *target).is_some();
+        swept.targets.iter().all(is_code) && swept.targets.iter().any(|target| is_start(*target))
+    };
+    let is_evident = |(range, swept): (&Range<Address>, &Swept)| {
+        let is_one = rooted.binary_search(&range.start.0).is_ok() || leads_to_function(swept);
+        is_one.then_some(range.start)
+    };
+    let evident = found.par_iter().zip(&all).filter_map(is_evident).collect();
+    Ok(with_neighbours(image, found, described, evident))
+}
+
+/// The `evident` starts, and those of `found` functions to which a pointer leads that is one of two words before or after a pointer
+/// to an evident or described function.
+fn with_neighbours(
+    image: &ElfView<'_>,
+    found: &[Range<Address>],
+    described: &AddressMoves,
+    evident: Vec<Address>,
+) -> Vec<Address> {
+    /// A list that is longer has other evident functions.
+    const MAX_ROUNDS: usize = 64;
+    let mut evident: BTreeSet<u64> = evident.into_iter().map(|start| start.0).collect();
+    let is_claimed = |target: u64| found.binary_search_by_key(&target, |range| range.start.0).is_ok();
+    let pointers = pointers(image);
+    for _ in 0..MAX_ROUNDS {
+        let is_function =
+            |target: &u64| evident.contains(target) || described.starting_at(Address(*target)).is_some();
+        let new: Vec<u64> = pointers
+            .iter()
+            .filter(|(_, target)| is_claimed(**target) && !evident.contains(*target))
+            .filter(|(place, _)| {
+                let near =
+                    [8, 16].map(|distance| [place.wrapping_sub(distance), place.wrapping_add(distance)]);
+                near.into_iter().flatten().filter_map(|near| pointers.get(&near)).any(is_function)
+            })
+            .map(|(_, target)| *target)
+            .collect();
+        if new.is_empty() {
+            break;
+        }
+        evident.extend(new);
+    }
+    evident.into_iter().map(Address).collect()
+}
+
+/// The loader's pointers: place and target.
+fn pointers(image: &ElfView<'_>) -> BTreeMap<u64, u64> {
+    let of_kind =
+        |kind: u32| image.sections.iter().filter(move |section| section.is_loaded() && section.kind == kind);
+    let explicit = of_kind(SHT_RELA).flat_map(|section| section.bytes.chunks_exact(24));
+    let explicit =
+        explicit.filter(|entry| u64_at(entry, 8).is_some_and(|info| info == u64::from(R_X86_64_RELATIVE)));
+    let explicit = explicit.filter_map(|entry| Some((u64_at(entry, 0)?, u64_at(entry, 16)?)));
+    let packed = of_kind(SHT_RELR).flat_map(|section| packed_places(section.bytes));
+    explicit.chain(packed.filter_map(|place| Some((place, image.word_at(place)?)))).collect()
 }
 
 /// All instructions of `bytes`; `None` where they do not end with one.
@@ -112,8 +183,9 @@ impl Places {
         for section in image.code_sections() {
             let of_size = || FixedBitSet::with_capacity(section.bytes.len());
             let (mut claimed, mut begins) = (of_size(), of_size());
-            let here = found.iter().zip(all).filter(|(range, _)| section.holds(range.start.0, range.end.0));
-            for (range, swept) in here {
+            let first = found.partition_point(|range| range.start.0 < section.address);
+            let here = found[first..].iter().zip(&all[first..]);
+            for (range, swept) in here.take_while(|(range, _)| section.holds(range.start.0, range.end.0)) {
                 let position = |address: u64| (address - section.address) as usize;
                 claimed.insert_range(position(range.start.0)..position(range.end.0));
                 swept.begins.iter().for_each(|begin| begins.insert(position(*begin)));
@@ -140,23 +212,51 @@ impl Places {
     }
 }
 
-/// Addresses that the image names, ascending.
-fn named(image: &ElfView<'_>, described: &AddressMoves, all: &[Swept]) -> Vec<u64> {
-    let mut named = vec![image.header.e_entry];
-    named.extend(all.iter().flat_map(|swept| swept.targets.iter().chain(&swept.kept)));
+/// The code of described functions that decodes whole.
+fn described_code(image: &ElfView<'_>, described: &AddressMoves) -> Vec<Swept> {
+    let swept = |range: &Move| {
+        let section = image.code_at(range.old_start.0, range.old_end().0)?;
+        sweep(section.at(range.old_start.0, range.size)?, range.old_start)
+    };
+    described.as_slice().par_iter().filter_map(swept).collect()
+}
+
+/// Whether a stub that a linker makes for a function of another image begins at `address`.
+fn is_stub(image: &ElfView<'_>, address: u64) -> bool {
+    let section = image.code_at(address, address).filter(|section| section.name.starts_with(b".plt"));
+    section.is_some_and(|section| (address - section.address).is_multiple_of(8))
+}
+
+/// Where the program, its constructors and destructors begin, and where code branches to, ascending.
+fn rooted(image: &ElfView<'_>, (found, described): (&[Swept], &[Swept])) -> Vec<u64> {
+    let mut rooted = vec![image.header.e_entry];
+    rooted.extend(found.iter().chain(described).flat_map(|swept| &swept.targets));
+    rooted
+        .extend(symbols(image, SHT_DYNSYM).filter(SymbolView::is_sized_function).map(|symbol| symbol.value));
+    let arrays = [SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY];
+    let arrays: Vec<_> = image.sections.iter().filter(|section| arrays.contains(&section.kind)).collect();
+    let is_listed = |place: u64| arrays.iter().any(|section| section.holds(place, place.saturating_add(8)));
+    rooted.extend(arrays.iter().flat_map(|section| aligned_words(section)).map(|(_, value)| value));
+    for entry in image
+        .sections
+        .iter()
+        .filter(|section| section.kind == SHT_RELA)
+        .flat_map(|section| section.bytes.chunks_exact(24))
+    {
+        let (place, addend) = (u64_at(entry, 0), u64_at(entry, 16));
+        rooted.extend(addend.filter(|_| place.is_some_and(is_listed)));
+    }
+    rooted.par_sort_unstable();
+    rooted.dedup();
+    rooted
+}
+
+/// Addresses of code that the image names, ascending.
+fn named(image: &ElfView<'_>, (found, described): (&[Swept], &[Swept])) -> Vec<u64> {
+    let mut named = rooted(image, (found, described));
+    named.extend(found.iter().chain(described).flat_map(|swept| &swept.kept));
     named.extend(held_addresses(image, image.bytes).iter().map(|held| held.before.0));
     named.extend(symbols(image, SHT_DYNSYM).map(|symbol| symbol.value));
-    if image.header.e_type == ET_EXEC {
-        let arrays = [SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY];
-        let listed = image.sections.iter().filter(|section| arrays.contains(&section.kind));
-        named.extend(listed.flat_map(aligned_words).map(|(_, value)| value));
-    }
-    for range in described.iter() {
-        let section = image.code_at(range.old_start.0, range.old_end().0);
-        let bytes = section.and_then(|section| section.at(range.old_start.0, range.size));
-        let swept = bytes.and_then(|bytes| sweep(bytes, range.old_start));
-        named.extend(swept.into_iter().flat_map(|swept| swept.targets.into_iter().chain(swept.kept)));
-    }
     named.retain(|address| image.code_at(*address, *address).is_some());
     named.par_sort_unstable();
     named.dedup();

@@ -30,7 +30,13 @@ impl Guard {
     pub(super) fn read(bytes: &[u8], address: NewAddress) -> Option<Self> {
         let mut decoder = Decoder::with_ip(64, bytes, address.0, DecoderOptions::NONE);
         let (compare, branch) = (decoder.decode(), decoder.decode());
-        let is_guard = matches!(compare.code(), Code::Cmp_rm64_imm8 | Code::Cmp_rm64_imm32)
+        // Other lengths have prefixes, which some processors read otherwise.
+        let length = match compare.code() {
+            Code::Cmp_rm64_imm8 => 4,
+            Code::Cmp_rm64_imm32 => 7,
+            _ => return None,
+        };
+        let is_guard = (compare.len(), branch.len()) == (length, 6)
             && compare.op0_register().is_gpr64()
             && branch.code() == Code::Jae_rel32_64;
         let limit = is_guard.then(|| compare.immediate(1)).filter(|limit| i32::try_from(*limit).is_ok())?;
@@ -61,5 +67,6 @@ mod tests {
         assert_eq!(guard(&[0x83, 0xf8, 5], &branch), None, "cmp $5, %eax");
         assert_eq!(guard(&[0x48, 0x83, 0x38, 5], &branch), None, "memory");
         assert_eq!(guard(&[0x48, 0x83, 0xf8, 5], &[0x0f, 0x8d, 0, 0, 0, 0]), None, "jge");
+        assert_eq!(guard(&[0x48, 0x83, 0xf8, 5], &[0x66, 0x0f, 0x83, 0, 0, 0, 0]), None, "a prefix");
     }
 }

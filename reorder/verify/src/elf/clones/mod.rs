@@ -38,6 +38,7 @@ mod unwind_functions;
 mod unwind_homes;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 
@@ -82,13 +83,16 @@ pub(super) fn check(
         findings.remark(Remark::KeptRelocationsLeftOut(name));
     }
     let described = moves_between(old, old)?;
-    if let Err(difference) = found_functions::check_found(old, &record.found, &described, findings) {
-        findings.differs(difference);
-        return Ok(());
-    }
+    let evident = match found_functions::check_found(old, &record.found, &described, findings) {
+        Ok(evident) => evident,
+        Err(difference) => {
+            findings.differs(difference);
+            return Ok(());
+        }
+    };
     let functions = described.with_found(&record.found)?;
     let mut starts = function_starts(old)?;
-    starts.extend(record.found.iter().map(|range| range.start));
+    starts.extend(evident);
     let unit = match record.listed {
         Listed::Functions => "functions",
         Listed::Fragments => "fragments",
@@ -132,6 +136,13 @@ pub(super) fn check(
     Ok(())
 }
 
+/// [`crate::evident_functions`] for ELF.
+pub(super) fn evident(image: &ElfView<'_>, found: &[Range<Address>]) -> Result<Vec<Address>> {
+    let evident =
+        found_functions::check_found(image, found, &moves_between(image, image)?, &mut Findings::new(0));
+    Ok(evident.unwrap_or_default())
+}
+
 /// Where debug information of both images is compared: the first and the last byte of each copied instruction.
 fn described_points(copies: &Copies<'_>) -> Vec<Point> {
     let Some(map) = copies.fragments() else { return Vec::new() };
@@ -140,11 +151,15 @@ fn described_points(copies: &Copies<'_>) -> Vec<Point> {
         let repeated = map.of_fragment(copied);
         for (position, at) in repeated.iter().enumerate() {
             points.push(Point { copy: at.copy, original: at.original });
+            let guard = copies.guards.get(&at.original).map_or(0, |guard| guard.length);
+            if guard > 0 {
+                points.push(Point { copy: at.copy.plus(guard), original: at.original });
+            }
             let next = repeated.get(position + 1).map_or(copied.original_end(), |next| next.original);
             // The copy of a jump may be longer than the jump, and is described as one.
             let last = next.distance_from(at.original).saturating_sub(1);
             if last > 0 {
-                points.push(Point { copy: at.copy.plus(last), original: at.original.plus(last) });
+                points.push(Point { copy: at.copy.plus(guard + last), original: at.original.plus(last) });
             }
         }
     }

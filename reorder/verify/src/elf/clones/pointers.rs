@@ -23,7 +23,7 @@ use reorder_base::address::{Address, FileOffset, NewAddress};
 
 const RELA_SIZE: usize = 24;
 /// `SHT_RELR`.
-const SHT_RELR: u32 = 19;
+pub(super) const SHT_RELR: u32 = 19;
 const WORD: u64 = 8;
 /// Position of the entry point in the file header.
 const ENTRY_FIELD: u64 = 24;
@@ -91,7 +91,7 @@ pub(super) fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
     found
 }
 
-fn packed_places(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
+pub(super) fn packed_places(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let mut next = 0_u64;
     table.chunks_exact(WORD as usize).flat_map(move |entry| {
         let entry = u64_at(entry, 0).unwrap_or(0);

@@ -179,7 +179,7 @@ impl<'a> Endings<'a> {
                 // A call at the end of a function does not return: the compiler left no code after it.
                 let is_call =
                     matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
-                if is_call && self.moves.ending_at(Address(instruction.next_ip())).is_some() {
+                if is_call && self.moves.described_ending_at(Address(instruction.next_ip())).is_some() {
                     break;
                 }
                 if seen.contains(&instruction.next_ip()) {

@@ -110,7 +110,8 @@ impl FunctionPair<'_> {
             }
         }
         self.same_bytes(compared_to, self.old_bytes.len())?;
-        outcome.last_calls.extend(last_call);
+        let is_described = !self.images.moves.is_found(self.range.old_start);
+        outcome.last_calls.extend(last_call.filter(|_| is_described));
         Ok(signs)
     }
 

@@ -40,13 +40,13 @@ pub(super) fn undescribed_entries(image: &ElfView<'_>, functions: &AddressMoves)
 
 /// Where the branch leads that the bytes at `position` may be.
 ///
-/// Source: AMD64 Architecture Programmer's Manual, volume 3, opcodes of `Jcc`, `LOOPcc`, `JrCXZ`, `CALL` and `JMP`.
+/// Source: AMD64 Architecture Programmer's Manual, volume 3, opcodes of `Jcc`, `LOOPcc`, `JrCXZ`, `CALL`, `JMP` and `XBEGIN`.
 fn target(section: &SectionView<'_>, position: usize) -> Option<u64> {
     let bytes = section.bytes.get(position..)?;
     let (end, distance) = match *bytes {
         [0x70..=0x7f | 0xe0..=0xe3 | 0xeb, distance, ..] => (2, i64::from(distance.cast_signed()) as u64),
         [0xe8 | 0xe9, ..] => (5, displacement_at(section.bytes, position + 1)?),
-        [0x0f, 0x80..=0x8f, ..] => (6, displacement_at(section.bytes, position + 2)?),
+        [0x0f, 0x80..=0x8f, ..] | [0xc7, 0xf8, ..] => (6, displacement_at(section.bytes, position + 2)?),
         _ => return None,
     };
     Some((section.address + position as u64 + end).wrapping_add(distance))

@@ -1,11 +1,11 @@
-//! Dispatches that run on only where a guard before them bounds the index: what value analysis would prove follows from a few
-//! instructions that control enters at the first alone.
+//! Dispatches whose index a guard bounds. They need no value analysis: a few instructions, which control enters at the first one
+//! alone, lead from the address of the table to the jump.
 
 use std::ops::Range;
 
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
-    Register, RflagsBits,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, MemorySize, Mnemonic,
+    OpAccess, OpKind, Register, RflagsBits,
 };
 
 use super::walk::Fault;
@@ -27,8 +27,12 @@ const COMPARED: u32 =
 pub(super) struct Sequence {
     /// The register with the index.
     pub(super) index: Register,
-    /// The instructions after the one that forms the table's address, to the jump.
-    pub(super) places: Range<Address>,
+    /// Numbers of the registers that are overwritten before anything reads them: with the address of the table, and with the entry.
+    pub(super) overwritten: [usize; 2],
+    /// All bytes from the second one of the instruction that forms the table's address to the jump.
+    places: Range<Address>,
+    /// The instruction that forms the address, and those after it.
+    instructions: Vec<Address>,
     /// The jump.
     pub(super) jump: Address,
     /// What it reads while the index is below the limit.
@@ -48,40 +52,54 @@ impl Sequence {
     ) -> Result<Self, Fault> {
         let code = image.section_at(seed.0).filter(|section| section.is_code());
         let bytes = code.and_then(|section| bytes_from(section, seed.0)).ok_or(Fault::Lost(seed))?;
-        let mut instructions = Decoder::with_ip(64, bytes, seed.0, DecoderOptions::NONE).into_iter();
-        let first = instructions.next().ok_or(Fault::Lost(seed))?;
-        let mut reading = Reading { base: first.op0_register(), ..Reading::default() };
-        if first.mnemonic() != Mnemonic::Lea || table.entry != CopiedTable::DISTANCE {
+        let mut decoded = Decoder::with_ip(64, bytes, seed.0, DecoderOptions::NONE).into_iter();
+        let first = decoded.next().ok_or(Fault::Lost(seed))?;
+        let is_whole = first.mnemonic() == Mnemonic::Lea && first.op0_register().is_gpr64();
+        if !is_whole || table.entry != CopiedTable::DISTANCE {
             return Err(Fault::Use(seed));
         }
-        for instruction in instructions.take(MAX_INSTRUCTIONS) {
+        let mut reading = Reading::of(first.op0_register());
+        let mut instructions = vec![seed];
+        for instruction in decoded.take(MAX_INSTRUCTIONS) {
             let place = Address(instruction.ip());
+            instructions.push(place);
             if instruction.is_invalid() {
                 return Err(Fault::Lost(place));
             }
-            reading.pass(&instruction).ok_or(Fault::Use(place))?;
             match instruction.flow_control() {
-                FlowControl::Next => {}
+                FlowControl::Next => reading.pass(&instruction).ok_or(Fault::Use(place))?,
                 FlowControl::IndirectBranch if instruction.op0_kind() == OpKind::Register => {
-                    let index =
-                        reading.index.filter(|_| reading.live_flags == 0).ok_or(Fault::Jump(place))?;
-                    let places = Address(first.next_ip())..Address(instruction.next_ip());
-                    let known = known(image, table, (place, limit))?;
-                    return Ok(Self { index, places, jump: place, known });
+                    let (index, entry) =
+                        reading.finished(instruction.op0_register()).ok_or(Fault::Jump(place))?;
+                    return Ok(Self {
+                        index,
+                        overwritten: [reading.base, entry].map(Register::number),
+                        places: seed.plus(1)..Address(instruction.next_ip()),
+                        instructions,
+                        jump: place,
+                        known: known(image, table, (place, limit))?,
+                    });
                 }
                 _ => return Err(Fault::Jump(place)),
             }
         }
         Err(Fault::Unused)
     }
+
+    /// Whether control that goes from `place` to `target` enters the sequence without passing its first instruction.
+    pub(super) fn is_entered(&self, place: Address, target: Address) -> bool {
+        self.places.contains(&target) && self.instructions.binary_search(&place).is_err()
+    }
 }
 
-/// What the instructions so far did.
+/// What the instructions so far did: one chain from the address of the table to the sum that is jumped to.
 struct Reading {
     /// The register with the address of the table.
     base: Register,
-    /// The index of the one load of an entry.
-    index: Option<Register>,
+    /// The register with the index of the one load of an entry, and the one with what was loaded.
+    loaded: Option<(Register, Register)>,
+    /// The register with the sum of both.
+    sum: Option<Register>,
     /// Registers that were written, by number.
     written: u32,
     /// Flags that still have their values from before.
@@ -89,20 +107,19 @@ struct Reading {
     factory: InstructionInfoFactory,
 }
 
-impl Default for Reading {
-    fn default() -> Self {
-        Self {
-            base: Register::None,
-            index: None,
-            written: 0,
-            live_flags: COMPARED,
-            factory: InstructionInfoFactory::new(),
-        }
-    }
-}
-
 impl Reading {
-    /// Takes the next instruction; `None` if it loads a second entry, or one at an index that was not compared, or reads a flag.
+    fn of(base: Register) -> Self {
+        let factory = InstructionInfoFactory::new();
+        Self { base, loaded: None, sum: None, written: 0, live_flags: COMPARED, factory }
+    }
+
+    /// The registers with the index and with the entry, if the chain ends with a jump through `register`.
+    fn finished(&self, register: Register) -> Option<(Register, Register)> {
+        self.loaded.filter(|_| self.sum == Some(register) && self.live_flags == 0)
+    }
+
+    /// Takes the next instruction; `None` if it is no part of the chain and uses a register of it, if it reads a flag, or if the index
+    /// of the load is not what was compared.
     fn pass(&mut self, instruction: &Instruction) -> Option<()> {
         if instruction.rflags_read() & self.live_flags != 0 {
             return None;
@@ -110,35 +127,59 @@ impl Reading {
         if writes_all_flags(instruction) {
             self.live_flags &= !instruction.rflags_modified();
         }
-        let has_memory =
-            (0..instruction.op_count()).any(|operand| instruction.op_kind(operand) == OpKind::Memory);
-        let has_base = |register: Register| register.full_register() == self.base;
-        if has_memory && (has_base(instruction.memory_base()) || has_base(instruction.memory_index())) {
-            let index = instruction.memory_index();
-            let is_load = instruction.mnemonic() == Mnemonic::Movsxd
-                && instruction.memory_base() == self.base
-                && index.is_gpr64()
-                && index != self.base
-                && instruction.memory_index_scale() == 4
-                && instruction.memory_displacement64() == 0
-                && !matches!(instruction.segment_prefix(), Register::FS | Register::GS);
-            let is_compared = self.written >> bit(index)? & 1 == 0;
-            if !is_load || !is_compared || self.index.is_some() {
+        let (is_link, written_before) = (self.is_load(instruction) || self.is_sum(instruction), self.written);
+        let chain = [Some(self.base), self.loaded.map(|(_, entry)| entry), self.sum];
+        let info = self.factory.info(instruction);
+        for used in info.used_registers() {
+            let register = used.register().full_register();
+            if !is_link && chain.contains(&Some(register)) {
                 return None;
             }
-            self.index = Some(index);
-        }
-        let info = self.factory.info(instruction);
-        let written = info.used_registers().iter().filter(|used| {
-            !matches!(
+            if !matches!(
                 used.access(),
                 OpAccess::Read | OpAccess::CondRead | OpAccess::None | OpAccess::NoMemAccess
-            )
-        });
-        for register in written.map(|used| used.register().full_register()) {
-            self.written |= bit(register).map_or(0, |number| 1 << number);
+            ) {
+                self.written |= bit(register);
+            }
         }
-        Some(())
+        match (is_link, self.loaded) {
+            (true, None) => {
+                let (index, entry) = (instruction.memory_index(), instruction.op0_register());
+                let is_compared = written_before & bit(index) == 0;
+                self.loaded = Some((index, entry)).filter(|_| is_compared);
+                self.loaded.map(|_| ())
+            }
+            (true, Some(_)) => {
+                self.sum = Some(instruction.op0_register());
+                Some(())
+            }
+            (false, _) => Some(()),
+        }
+    }
+
+    /// Whether an instruction loads the entry.
+    fn is_load(&self, instruction: &Instruction) -> bool {
+        self.loaded.is_none()
+            && instruction.mnemonic() == Mnemonic::Movsxd
+            && instruction.op0_register().is_gpr64()
+            && instruction.op0_register() != self.base
+            && instruction.op1_kind() == OpKind::Memory
+            && instruction.memory_base() == self.base
+            && instruction.memory_index().is_gpr64()
+            && instruction.memory_index() != self.base
+            && instruction.memory_index_scale() == 4
+            && instruction.memory_displacement64() == 0
+            && instruction.memory_size() == MemorySize::Int32
+            && !matches!(instruction.segment_prefix(), Register::FS | Register::GS)
+    }
+
+    /// Whether an instruction adds the entry and the address.
+    fn is_sum(&self, instruction: &Instruction) -> bool {
+        let Some((_, entry)) = self.loaded.filter(|_| self.sum.is_none()) else { return false };
+        let operands = (instruction.op0_register(), instruction.op1_register());
+        instruction.mnemonic() == Mnemonic::Add
+            && instruction.op1_kind() == OpKind::Register
+            && (operands == (entry, self.base) || operands == (self.base, entry))
     }
 }
 
@@ -156,9 +197,9 @@ fn writes_all_flags(instruction: &Instruction) -> bool {
     )
 }
 
-/// The number of a general register.
-fn bit(register: Register) -> Option<u32> {
-    register.is_gpr64().then(|| register.number() as u32)
+/// A general register as a bit; none for others.
+fn bit(register: Register) -> u32 {
+    if register.is_gpr64() { 1 << register.number() } else { 0 }
 }
 
 /// The entries of `table` below `limit`, which all lead to code.
@@ -196,26 +237,29 @@ mod tests {
     /// `add rcx, rdx`.
     const ADD: [u8; 3] = [0x48, 0x01, 0xd1];
 
-    /// The index, if the instructions between `lea …, %rdx` and the jump allow a guard.
+    /// The index, if the instructions between `lea …, %rdx` and `jmp *%rcx` allow a guard.
     fn index(code: &[&[u8]]) -> Option<Register> {
-        let mut reading = Reading { base: Register::RDX, ..Reading::default() };
+        let mut reading = Reading::of(Register::RDX);
         for instruction in Decoder::with_ip(64, &code.concat(), 0x1000, DecoderOptions::NONE) {
             reading.pass(&instruction)?;
         }
-        reading.index.filter(|_| reading.live_flags == 0)
+        reading.finished(Register::RCX).map(|(index, _)| index)
     }
 
     #[test]
     fn an_index_that_was_compared_is_used_once_and_no_flag_is() {
         assert_eq!(index(&[&LOAD, &ADD]), Some(Register::RAX));
         assert_eq!(index(&[&[0x4c, 0x89, 0xee], &LOAD, &ADD]), Some(Register::RAX), "mov rsi, r13");
-        let refused: [(&str, &[&[u8]]); 8] = [
+        let refused: [(&str, &[&[u8]]); 11] = [
             ("mov eax, esi", &[&[0x89, 0xf0], &LOAD, &ADD]),
             ("mov al, 1", &[&[0xb0, 1], &LOAD, &ADD]),
             ("cmovb eax, esi", &[&[0x0f, 0x42, 0xc6], &LOAD, &ADD]),
             ("setb sil", &[&LOAD, &[0x40, 0x0f, 0x92, 0xc6], &ADD]),
             ("a second load", &[&LOAD, &LOAD, &ADD]),
-            ("another use of the table", &[&LOAD, &[0x8b, 0x02], &ADD]),
+            ("another use of the table: mov eax, [rdx]", &[&LOAD, &[0x8b, 0x02], &ADD]),
+            ("another use of the table: mov rsi, rdx", &[&[0x48, 0x89, 0xd6], &LOAD, &ADD]),
+            ("another sum: add rcx, rsi", &[&LOAD, &[0x48, 0x01, 0xf1]]),
+            ("another sum: mov rcx, rbx", &[&LOAD, &ADD, &[0x48, 0x89, 0xd9]]),
             ("no sum", &[&LOAD]),
             // It leaves flags if the distance is zero.
             ("shl rsi, cl", &[&LOAD, &[0x48, 0xd3, 0xe6]]),

@@ -89,6 +89,10 @@ fn checked(
         let check = |formed: &Formed| {
             let Formed { place, table, guard } = formed;
             let Some((index, limit)) = guard else {
+                // Value analysis is no proof where the end of the function is a guess.
+                if functions.is_found(*place) {
+                    return Err(Fault::Jump(*place));
+                }
                 return check_uses(around, table, *place, None)
                     .map(|entries| ProvenUse { entries, guarded_register: None });
             };

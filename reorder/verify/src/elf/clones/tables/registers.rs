@@ -5,6 +5,7 @@
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
+use super::guarded::Sequence;
 use crate::elf::dispatch::{RegisterSet, number_of};
 
 /// General registers.
@@ -56,6 +57,13 @@ impl Registers {
     /// Whether all values are those of the original.
     pub(super) fn are_originals(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether all values are those of the original, except in registers and flags that `sequence` overwrites.
+    pub(super) fn are_originals_after(&self, sequence: &Sequence) -> bool {
+        let mut after = Self { flags: 0, ..*self };
+        sequence.overwritten.into_iter().for_each(|number| after.set(number, Held::default()));
+        after.are_originals()
     }
 
     /// Whether the register `number` holds where to jump, if not the original's value.

@@ -144,16 +144,21 @@ impl Walk<'_> {
 
     /// A direct jump reaches `target`, which is a place in the same function, or a function that is called instead of
     /// returning.
-    fn arrive_in_function(&mut self, target: Address, mut state: Registers) -> Result<(), Fault> {
+    fn arrive_in_function(
+        &mut self,
+        place: Address,
+        target: Address,
+        mut state: Registers,
+    ) -> Result<(), Fault> {
         if self.around.dispatches.is_called(target) {
             state.pass_arguments();
         }
-        self.arrive_by_jump(target, &state)
+        self.arrive_from(place, target, &state)
     }
 
-    /// A jump reaches `target`: after the guard, the index would be another one.
-    fn arrive_by_jump(&mut self, target: Address, state: &Registers) -> Result<(), Fault> {
-        let passes_guard = |(sequence, _): &(&Sequence, _)| sequence.places.contains(&target);
+    /// Control goes from `place` to `target`. Nothing has compared the index where it enters a guarded dispatch in its middle.
+    fn arrive_from(&mut self, place: Address, target: Address, state: &Registers) -> Result<(), Fault> {
+        let passes_guard = |(sequence, _): &(&Sequence, _)| sequence.is_entered(place, target);
         if self.guarded.as_ref().is_some_and(passes_guard) && !state.are_originals() {
             return Err(Fault::Jump(target));
         }
@@ -186,17 +191,21 @@ impl Walk<'_> {
             return Err(Fault::Use(place));
         }
         if place == self.seed {
+            // Where the index has no entry, the original goes on here.
+            if self.guarded.as_ref().is_some_and(|(sequence, _)| !state.are_originals_after(sequence)) {
+                return Err(Fault::Jump(place));
+            }
             self.after_seed(&instruction, state);
             return Ok(());
         }
         match flow {
             FlowControl::ConditionalBranch => {
-                self.arrive_by_jump(next, &state)?;
-                self.arrive_in_function(target(), state)?;
+                self.arrive_from(place, next, &state)?;
+                self.arrive_in_function(place, target(), state)?;
             }
             FlowControl::UnconditionalBranch => match self.around.dispatches.thunk(target()) {
                 Some(number) => return self.jump(place, Some(number), &state),
-                None => self.arrive_in_function(target(), state)?,
+                None => self.arrive_in_function(place, target(), state)?,
             },
             FlowControl::IndirectBranch => return self.jump(place, None, &state),
             FlowControl::Call | FlowControl::IndirectCall => {
@@ -219,7 +228,7 @@ impl Walk<'_> {
             FlowControl::Interrupt if instruction.mnemonic() == Mnemonic::Int3 => {}
             FlowControl::Next | FlowControl::Interrupt => {
                 if instruction.mnemonic() != Mnemonic::Hlt {
-                    self.arrive(next, &state);
+                    self.arrive_from(place, next, &state)?;
                 }
             }
         }
@@ -241,10 +250,10 @@ impl Walk<'_> {
         let dispatches = self.around.dispatches;
         let pads = self.pads.entry(home).or_insert_with(|| dispatches.pads(place)).clone();
         for pad in pads {
-            self.arrive_by_jump(pad, &caught)?;
+            self.arrive_from(place, pad, &caught)?;
         }
         if !dispatches.is_last(call) {
-            self.arrive_by_jump(Address(call.next_ip()), &returned)?;
+            self.arrive_from(place, Address(call.next_ip()), &returned)?;
         }
         Ok(())
     }
@@ -256,14 +265,22 @@ impl Walk<'_> {
             return Err(Fault::Use(place));
         }
         let guarded = self.guarded.clone().filter(|(sequence, _)| sequence.jump == place);
+        // Where a function ends that nothing describes is a guess, and with it what value analysis says of its jumps.
+        if guarded.is_none() && self.around.functions.is_found(place) && !state.are_originals() {
+            return Err(Fault::Jump(place));
+        }
         let jumps = guarded.as_ref().map_or_else(|| self.around.dispatches.at(place), |(_, jump)| jump);
         if jumps.is_empty() {
+            // Only value analysis knows that this reads no table, and it is not needed for a guard.
+            if self.guarded.is_some() && !state.are_originals() {
+                return Err(Fault::Jump(place));
+            }
             // A call in place of a return, or a jump to a place whose address data holds.
             if is_sum {
                 return Err(Fault::Jump(place));
             }
             for target in self.held_inside(place) {
-                self.arrive_by_jump(target, state)?;
+                self.arrive_from(place, target, state)?;
             }
             return Ok(());
         }
@@ -272,7 +289,7 @@ impl Walk<'_> {
         }
         for jump in jumps {
             for target in &known(jump, place)?.targets {
-                self.arrive_by_jump(*target, state)?;
+                self.arrive_from(place, *target, state)?;
             }
         }
         Ok(())
