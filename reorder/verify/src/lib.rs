@@ -64,8 +64,8 @@ pub struct TableUse {
     pub count: u64,
 }
 
-/// The starts of those functions, `found` in `image` besides those that it describes, whose pointers [`verify`] accepts as pointers of
-/// their copies; ascending. None if it would not accept that they are functions.
+/// The starts, ascending, of those `found` functions whose pointers may lead to their copies: [`verify`] accepts that. `found` are
+/// functions that `image` does not describe. Empty if [`verify`] would not accept `found` as functions.
 ///
 /// # Errors
 /// `image` is not an ELF image that can be read.
@@ -78,8 +78,8 @@ pub fn evident_functions(image: &[u8], found: &[Range<Address>]) -> Result<Vec<A
 pub struct ProvenUse {
     /// Number of entries.
     pub entries: u64,
-    /// The number of the register that must be compared with the number of entries before the instruction, so that control goes to
-    /// the original if it is not less; none where the code itself bounds the index.
+    /// Number of the register with the index, if a guard must come before the instruction: it branches to the original unless the
+    /// index is below `entries`. None where the code itself bounds the index.
     pub guarded_register: Option<u8>,
 }
 

@@ -17,8 +17,8 @@ pub struct Exposure {
 impl Exposure {
     /// Collects it from what the analysis found in `code`.
     pub(super) fn new(code: &CodeSpace<'_>, partition: &Partition, findings: &[Finding]) -> Self {
-        // There, bytes that are not understood form an address by `LEA` alone, and whoever gives a function a second address
-        // reads all code for that, however it is cut into instructions.
+        // In position-independent x86-64 code, bytes that are not understood can form an address only by `LEA`. The step that gives
+        // functions a second address looks for `LEA` at every byte of code, so these pins need not count here.
         let forms_by_lea_alone = code.processor == Processor::X86_64 && !code.is_fixed_address;
         let count = partition.blocks.len();
         let mut exposure = Self { may_be_addressed: vec![false; count], inside: vec![None; count] };

@@ -1,8 +1,8 @@
 //! Whether a function begins where an instruction says that something is.
 //!
-//! In compiled code that is nearly always so, but hand-written code keeps constants beside it, and their bytes may decode. They
-//! hardly ever decode to a branch that leads exactly to a known function, or to another place that something names: a distance has
-//! 2³² values. So one such branch is evidence, if no path reaches filler or another function before it.
+//! In compiled code that is nearly always so. Hand-written code keeps constants among its code, and these may decode, but hardly
+//! ever to a branch exactly to a known function or to another place that something names: a distance has 2³² values. So one such
+//! branch is evidence, if no path falls into filler or another function.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +14,9 @@ use reorder_base::address::Address;
 
 /// Instructions that are looked at.
 const MAX_INSTRUCTIONS: usize = 512;
+
+/// Bytes of the shortest branch with four bytes of distance.
+const NEAR: usize = 5;
 
 /// What speaks for a function.
 pub(super) enum Evidence {
@@ -56,7 +59,9 @@ pub(super) fn evidence(search: &Search<'_, '_>, place: Address, budget: &mut usi
                 let target = Address(instruction.near_branch_target());
                 let is_in_code = search.code.arena_of(target).is_some();
                 let is_stub = search.code.fixed.iter().any(|stubs| stubs.contains(&target));
-                match is_stub || is_in_code && target != start && search.is_named(target) {
+                // One byte of distance fits by chance.
+                let is_near = instruction.len() >= NEAR;
+                match is_near && (is_stub || is_in_code && target != start && search.is_named(target)) {
                     true => leads_to_function = true,
                     false if is_in_code && !instruction.is_call_near() => waiting.push(target),
                     false => {}

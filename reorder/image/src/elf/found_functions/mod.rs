@@ -2,11 +2,12 @@
 //!
 //! Takes the parsed image and its described functions; gives ranges of addresses. The entry point, constructors and exported
 //! functions are starts, and so is what reached code calls. Other pointers of the loader, and addresses that instructions form,
-//! may be those of constants: a function begins there only if what control reaches from it leads to a function that is known from
-//! elsewhere (`evidence.rs`), or if the pointer stands in a list with one to a function. Plain numbers are no evidence: in images at a fixed address many are addresses by chance.
+//! may be those of constants: a function begins there only if code from there branches to a function that is known otherwise
+//! (`evidence.rs`), or if the pointer lies near a pointer to a function. Plain numbers are no evidence: in images at a fixed
+//! address, many equal an address by chance.
 //!
-//! A range ends with the last instruction that is reached before the next start. Where the function has computed jumps, code
-//! goes on up to the filler that linkers put between functions: what tables lead to is not looked up here.
+//! A range ends with the last instruction that is reached before the next start. Jump tables are not read here: a function
+//! with computed jumps is taken to go on up to the filler that linkers put between functions.
 
 mod evidence;
 mod roots;
@@ -26,7 +27,7 @@ use search::Search;
 /// Functions are looked for where less than this part of the code is described: one half.
 const DESCRIBED_PART: u64 = 2;
 
-/// The span of all code, in bytes, is at most this many times the bytes of code: what is kept of each address takes memory.
+/// Images whose code spans more than this many times its bytes are not searched: the search keeps bits for each spanned byte.
 const MAX_SPREAD: u64 = 16;
 
 /// Less code than this comes from the C runtime alone; it is of no use to a startup.
@@ -50,10 +51,11 @@ pub(super) fn find(
     let _phase = tracing::info_span!("follow control").entered();
     let roots = roots::roots(file, &code, functions, dynamic_symbols)?;
     let mut search = Search::new(&code);
+    search.read_by(&described.ranges);
     search.start_at(&roots.starts);
     search.start_where_likely(&roots.pointed);
     let found: Vec<Range<Address>> =
-        search.sound_ranges().into_iter().filter(|range| described.is_apart(range)).collect();
+        search.sound_ranges(&described.ranges).into_iter().filter(|range| described.is_apart(range)).collect();
     let pointed = roots.pointed.into_iter().map(|(_, target)| target);
     let named: Vec<Address> = roots.starts.into_iter().chain(pointed).collect();
     Ok(search.stated_ranges(found, &described.ranges, &named))

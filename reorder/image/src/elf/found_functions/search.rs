@@ -20,7 +20,7 @@ pub(super) struct Search<'run, 'data> {
     fallen_into: FixedBitSet,
     /// First bytes of functions.
     starts: FixedBitSet,
-    /// Jumps to places that they compute; those after which code was looked at are taken out.
+    /// Indirect jumps after which no code was looked at yet.
     computed_jumps: BTreeSet<u32>,
     /// Where code after computed jumps was looked at.
     passed: FixedBitSet,
@@ -66,14 +66,34 @@ impl<'run, 'data> Search<'run, 'data> {
         }
     }
 
+    /// Notes what the `described` functions read.
+    pub(super) fn read_by(&mut self, described: &[Range<Address>]) {
+        for instruction in self.described_instructions(described) {
+            if let Some(Stated::Read(target)) = stated(&instruction)
+                && self.code.arena_of(Address(target)).is_some()
+            {
+                self.read.insert(self.code.offset(Address(target)).0);
+            }
+        }
+    }
+
+    /// All instructions of those `described` functions that decode.
+    fn described_instructions(&self, described: &[Range<Address>]) -> Vec<Instruction> {
+        let decodes = |range: &&Range<Address>| {
+            let is_whole = self.code.arena_of(range.start).is_some_and(|arena| range.end <= arena.end);
+            is_whole && self.instructions(range).all(|instruction| !instruction.is_invalid())
+        };
+        described.iter().filter(decodes).flat_map(|range| self.instructions(range)).collect()
+    }
+
     /// Functions begin at `starts`, which are in code.
     pub(super) fn start_at(&mut self, starts: &[Address]) {
         starts.iter().for_each(|start| self.start(*start));
         self.complete();
     }
 
-    /// Functions begin at those of the addresses that reached code forms, and of the targets of the `pointed` ones, that are likely
-    /// to be functions. These are pointers, as place and target, by place; all targets are in code.
+    /// Starts functions at likely addresses: those that reached code forms, and targets of the pointers `pointed`.
+    /// Pointers are (place, target), sorted by place; all targets are in code.
     pub(super) fn start_where_likely(&mut self, pointed: &[(Address, Address)]) {
         // Honest code examines each place a few times.
         let mut budget = EXAMINED_EACH * self.code.span();
@@ -128,7 +148,7 @@ impl<'run, 'data> Search<'run, 'data> {
 
     /// All functions that are sound, ascending: their instructions follow each other without a gap, all branches lead to one of
     /// them, and nothing reads their bytes as data. None if the search was ended early.
-    pub(super) fn sound_ranges(&self) -> Vec<Range<Address>> {
+    pub(super) fn sound_ranges(&self, described: &[Range<Address>]) -> Vec<Range<Address>> {
         if !self.is_complete {
             return Vec::new();
         }
@@ -149,11 +169,23 @@ impl<'run, 'data> Search<'run, 'data> {
             Some(Stated::Read(target)) if is_code(target) => !inside.contains(self.index(Address(target))),
             _ => true,
         };
-        ranges.into_iter().filter(|range| self.instructions(range).all(is_sound)).collect()
+        let mut disturbed: Vec<u64> = self
+            .described_instructions(described)
+            .iter()
+            .filter(|instruction| !is_sound(**instruction))
+            .map(Instruction::near_branch_target)
+            .collect();
+        disturbed.sort_unstable();
+        let is_calm = |range: &Range<Address>| {
+            let first = disturbed.partition_point(|target| *target < range.start.0);
+            disturbed.get(first).is_none_or(|target| *target >= range.end.0)
+        };
+        let is_sound = |range: &Range<Address>| is_calm(range) && self.instructions(range).all(is_sound);
+        ranges.into_iter().filter(is_sound).collect()
     }
 
-    /// Those of `ranges` whose starts are among `named`, or are stated by code of one of them or of the `described` functions, if that
-    /// can be read: what stated others was left out.
+    /// Those of `ranges` whose starts are in `named`, or are stated by code of a remaining range or of a `described` function that
+    /// decodes. The others were stated only by code that was left out.
     pub(super) fn stated_ranges(
         &self,
         mut ranges: Vec<Range<Address>>,
@@ -163,21 +195,20 @@ impl<'run, 'data> Search<'run, 'data> {
         let is_code = |address: &u64| self.code.arena_of(Address(*address)).is_some();
         let mut known = FixedBitSet::with_capacity(self.code.span());
         named.iter().for_each(|address| known.insert(self.index(*address)));
-        let state = |known: &mut FixedBitSet, range: &Range<Address>| {
-            let stated = self.instructions(range).filter_map(|instruction| match stated(&instruction)? {
-                Stated::Target(address) | Stated::Address(address) => Some(address),
-                Stated::Read(_) => None,
-            });
-            stated.filter(is_code).for_each(|address| known.insert(self.index(Address(address))));
+        let state = |known: &mut FixedBitSet, instruction: &Instruction| match stated(instruction) {
+            Some(Stated::Target(address) | Stated::Address(address))
+                if self.code.arena_of(Address(address)).is_some() =>
+            {
+                known.insert(self.index(Address(address)));
+            }
+            _ => {}
         };
-        let is_read = |range: &&Range<Address>| {
-            let is_whole = self.code.arena_of(range.start).is_some_and(|arena| range.end <= arena.end);
-            is_whole && self.instructions(range).all(|instruction| !instruction.is_invalid())
-        };
-        described.iter().filter(is_read).for_each(|range| state(&mut known, range));
+        self.described_instructions(described).iter().for_each(|instruction| state(&mut known, instruction));
         for _ in 0..MAX_ROUNDS {
             let mut stated = known.clone();
-            ranges.iter().for_each(|range| state(&mut stated, range));
+            for range in &ranges {
+                self.instructions(range).for_each(|instruction| state(&mut stated, &instruction));
+            }
             let before = ranges.len();
             ranges.retain(|range| stated.contains(self.index(range.start)));
             if ranges.len() == before {
@@ -204,8 +235,8 @@ impl<'run, 'data> Search<'run, 'data> {
         })
     }
 
-    /// Whether the instructions of `range` follow each other up to its end, all that control reaches among them, and nothing is
-    /// known to read one.
+    /// Whether `range` decodes to its end without a gap, each instruction that control reaches in it is one of these, and no known
+    /// instruction reads its bytes.
     fn is_swept(&self, range: &Range<Address>) -> bool {
         let mut next = range.start;
         for instruction in self.instructions(range) {
@@ -309,7 +340,7 @@ impl<'run, 'data> Search<'run, 'data> {
         }
     }
 
-    /// Functions begin where a jump leaves its function for a place that nothing else falls into: a call in the last place.
+    /// Starts functions where a jump leaves its function for an aligned place into which no code falls: it is a tail call.
     fn split_at_jumps(&mut self) {
         let mut leaving = Vec::new();
         let starts: Vec<usize> = self.starts.ones().collect();

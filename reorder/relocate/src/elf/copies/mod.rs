@@ -106,7 +106,7 @@ pub struct Candidates {
 pub struct Candidate {
     /// Where it is.
     pub range: Range<Address>,
-    /// Bytes of the copy at most.
+    /// Bytes of the copy at most, without guards: which dispatches need one is known later.
     pub size: u32,
     /// What the copy is aligned to.
     pub alignment: u32,

@@ -10,8 +10,8 @@
 //! count                 then for each run of bytes that differ before the old length: file offset, bytes, the old bytes
 //! ```
 //!
-//! Where control was followed to functions that nothing describes, the section begins with "REORDCL3" and goes on with their
-//! count, then for each, ascending: the distance from the end of the one before, and bytes, both in unsigned LEB128.
+//! If functions were found that nothing describes, the section begins with "REORDCL3" instead, and ends with their count, then for
+//! each, ascending: the distance from the end of the previous one, and bytes, both in unsigned LEB128.
 //!
 //! Numbers have eight bytes, least significant first.
 

@@ -133,7 +133,7 @@ pub(super) fn redirect(
     index: u16,
     output: &mut [u8],
 ) -> Result<()> {
-    redirect_code(analysis, copies, output)?;
+    redirect_code(analysis, copies, &evident(file, functions)?, output)?;
     let mut put = |place: FileOffset, bytes: &[u8]| {
         let start = place.0 as usize;
         if let Some(field) = output.get_mut(start..start + bytes.len()) {
@@ -177,7 +177,12 @@ pub(super) fn redirect(
     Ok(())
 }
 
-fn redirect_code(analysis: &Analysis<'_>, copies: &Copies<'_>, output: &mut [u8]) -> Result<()> {
+fn redirect_code(
+    analysis: &Analysis<'_>,
+    copies: &Copies<'_>,
+    is_evident: &impl Fn(Address) -> bool,
+    output: &mut [u8],
+) -> Result<()> {
     let mut write = |reference: &CodeReference, new: NewAddress| -> Result<()> {
         if new.0 == reference.target.0 {
             return Ok(());
@@ -187,7 +192,8 @@ fn redirect_code(analysis: &Analysis<'_>, copies: &Copies<'_>, output: &mut [u8]
         rewrite(output, offset, reference, place, new).ok_or_else(|| out_of_reach(reference, new))
     };
     // Branches within a function are not listed with those that leave it.
-    for (_, step) in copies.bodies.iter().flat_map(|body| &body.walk.steps) {
+    let evident = copies.bodies.iter().filter(|body| is_evident(body.range.start));
+    for (_, step) in evident.flat_map(|body| &body.walk.steps) {
         let Some(reference) = step.reference.filter(|reference| reference.usage == Use::Jump) else {
             continue;
         };
@@ -195,7 +201,8 @@ fn redirect_code(analysis: &Analysis<'_>, copies: &Copies<'_>, output: &mut [u8]
         let (place, target) = (reference.place, reference.target);
         write(&CodeReference { place, target, form }, copies.branch_target(target))?;
     }
-    for (index, block) in analysis.partition.blocks.iter().enumerate() {
+    let blocks = analysis.partition.blocks.iter().enumerate();
+    for (index, block) in blocks.filter(|(_, block)| is_evident(block.first_function)) {
         match &analysis.fields {
             CodeFields::X86_64(fields) => {
                 for field in fields.of(index as u32..index as u32 + 1) {

@@ -22,8 +22,8 @@ pub(super) struct Step {
     pub guard: Option<Guard>,
 }
 
-/// A comparison before the copy of an instruction that begins a dispatch: control goes to the original unless the register holds
-/// less than the limit. Nothing reads the flags there.
+/// A comparison and a branch before the copy of a dispatch: control goes to the original unless the register is below the limit.
+/// Nothing reads the flags that the comparison changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Guard {
     /// Number of a register of x86-64.

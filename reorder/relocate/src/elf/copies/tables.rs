@@ -69,11 +69,14 @@ pub(super) fn of_bodies(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[B
         true => addresses::of_bodies(file, analysis, bodies),
         false => Vec::new(),
     };
+    let proven: BTreeSet<Address> = analysis.tables.iter().map(|table| table.base).collect();
+    let mut known = proven.clone();
     for body in bodies {
         let mut owned: Vec<JumpTable> =
             by_block.get(&body.block).into_iter().flatten().map(|table| **table).collect();
-        let proven: BTreeSet<Address> = owned.iter().map(|table| table.base).collect();
-        owned.extend(likely_tables(file, analysis, body, &proven));
+        // Each table has one copy.
+        owned.extend(likely_tables(file, analysis, body, &known));
+        known.extend(owned.iter().map(|table| table.base));
         if owned.is_empty() {
             continue;
         }
@@ -122,13 +125,13 @@ fn forming(body: &Body) -> BTreeMap<Address, Vec<usize>> {
     forming
 }
 
-/// What may be tables of `body` besides the `proven` ones. No proof of their ends is needed: if the copy of a table has too few
+/// What may be tables of `body` besides the `known` ones. No proof of their ends is needed: if the copy of a table has too few
 /// entries, a guard leads to the original for the others; if it has too many, nothing reads these.
 fn likely_tables(
     file: &ElfFile<'_>,
     analysis: &Analysis<'_>,
     body: &Body,
-    proven: &BTreeSet<Address>,
+    known: &BTreeSet<Address>,
 ) -> Vec<JumpTable> {
     /// Few switches have more cases, and few functions more switches.
     const MAX_ENTRIES: usize = 1024;
@@ -140,8 +143,7 @@ fn likely_tables(
     let mut bases: Vec<Address> = kept.map(|reference| reference.target).collect();
     bases.sort_unstable();
     bases.dedup();
-    bases.retain(|base| base.0.is_multiple_of(4) && !proven.contains(base));
-    bases.truncate(MAX_TABLES);
+    bases.retain(|base| base.0.is_multiple_of(4) && !known.contains(base));
     let table = |base: Address| {
         let is_entry = |number: &u64| {
             let place = base.0.checked_add(4 * number).map(Address)?;
@@ -154,11 +156,11 @@ fn likely_tables(
             (0..MAX_ENTRIES as u64).take_while(|number| is_data && is_entry(number).is_some()).count();
         (entries > 0).then_some(JumpTable { base, entries: entries as u32, owner: body.block })
     };
-    bases.into_iter().filter_map(table).collect()
+    bases.into_iter().filter_map(table).take(MAX_TABLES).collect()
 }
 
-/// Those `tables` that the verifier can follow, too, with the fields of which this holds: others would refute the image. The
-/// guards are those that it needs, by the instructions that they come before.
+/// The `tables` that the verifier can follow, with only the fields that it can follow: it would refuse the image for any other.
+/// Also the guards that it needs, by the instruction that each comes before.
 ///
 /// # Errors
 /// An image that the verifier cannot read.
@@ -203,6 +205,9 @@ struct Code {
     successors: Vec<Vec<usize>>,
     entries: Vec<usize>,
 }
+
+/// Steps from one instruction to the next for each place that forms an address; a bound for hostile code.
+const MAX_VISITS: usize = 1 << 18;
 
 /// Registers, each as a bit by its number.
 type Registers = u16;
@@ -287,11 +292,14 @@ impl Code {
         let formed = Held { table: bit(instruction.op0_register()), ..Held::default() };
         let mut before: BTreeMap<usize, Held> = BTreeMap::new();
         let mut waiting = vec![(start, formed)];
+        let mut budget = MAX_VISITS;
         // Ends: each round adds to what registers may hold before an instruction.
         while let Some((position, after)) = waiting.pop() {
             let is_computed = self.instructions[position].flow_control() == FlowControl::IndirectBranch;
             let computed = if is_computed { self.entries.as_slice() } else { &[] };
             for &next in self.successors[position].iter().chain(computed) {
+                let Some(rest) = budget.checked_sub(1) else { return BTreeSet::new() };
+                budget = rest;
                 let known = before.get(&next).copied();
                 let joined = known.unwrap_or_default().joined(after);
                 if joined.any() == 0 || known == Some(joined) {

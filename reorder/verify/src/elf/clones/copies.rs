@@ -93,6 +93,11 @@ impl<'a> Copies<'a> {
         })
     }
 
+    /// Whether a function certainly starts at `address`.
+    pub(super) fn is_start(&self, address: Address) -> bool {
+        self.starts.contains(&address)
+    }
+
     /// The copied instructions, if the copies are of fragments.
     pub(super) fn fragments(&self) -> Option<&InstructionMap> {
         self.fragments.as_ref()

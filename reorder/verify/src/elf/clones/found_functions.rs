@@ -1,13 +1,14 @@
-//! Functions that nothing describes, which the record claims, are code.
+//! Checks that the functions that the record claims, but nothing describes, are code.
 //!
 //! The writer follows control from one instruction to the next. Here the claimed ranges are read from their first byte to their
 //! last instead, all of them, and must fit together: they decode to the last byte; each branch that leads into one of them leads
 //! to an instruction; none of their bytes is read as data; and the loader, or an instruction of a claimed or described function,
-//! names each start. Bytes that are data, but decode, might pass. So pointers lead to the copy of a range only if it is *evident*:
-//! a branch leads to its start, or the program starts there, or one of its own branches leads to the start of another function
-//! or to a stub of the linker, and none leads out of the code; or it stands in a list with pointers to such functions.
+//! names each start. Data that happens to decode might pass. So pointers lead to the copy of a range only if it is *evident*: the
+//! entry point, a constructor or destructor array, a dynamic symbol or a branch names its start; or one of its own branches leads
+//! to a function or to a stub of the linker, and none leads out of the code; or a pointer to it lies near a pointer to an evident
+//! or described function.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
@@ -27,11 +28,16 @@ use crate::report::{Check, Difference, Findings};
 use reorder_base::address::Address;
 
 /// What the instructions of one range state.
+#[derive(Default)]
 struct Swept {
     /// Where they begin.
     begins: Vec<u64>,
     /// Where they jump or call.
     targets: Vec<u64>,
+    /// Where they do so outside of the range.
+    outer_targets: Vec<u64>,
+    /// Where they do so outside of the range with four bytes of distance: one byte fits by chance.
+    far_targets: Vec<u64>,
     /// Addresses that they keep.
     kept: Vec<u64>,
     /// Places that they read or write.
@@ -84,61 +90,64 @@ pub(super) fn check_found(
     if described_code.iter().flat_map(|swept| &swept.targets).any(|target| places.is_inside(*target)) {
         return Err(wrong(found[0].start, "a branch of a described function into an instruction"));
     }
+    if described_code.iter().flat_map(|swept| &swept.read).any(|place| places.is_claimed(*place)) {
+        return Err(wrong(found[0].start, "a described function that reads code"));
+    }
     let named = named(image, (&all, &described_code));
     let unnamed = found.par_iter().find_first(|range| named.binary_search(&range.start.0).is_err());
     if let Some(range) = unnamed {
         return Err(wrong(range.start, "nothing that names it"));
     }
     findings.checked(Check::Copies, "functions that control was followed to", found.len());
-    let rooted = rooted(image, (&all, &described_code));
-    let leads_to_function = |swept: &Swept| {
-        let is_start = |target: u64| {
-            let claimed = found.binary_search_by_key(&target, |range| range.start.0).is_ok();
-            claimed || described.starting_at(Address(target)).is_some() || is_stub(image, target)
-        };
-        let is_code = |target: &u64| image.code_at(*target, *target).is_some();
-        swept.targets.iter().all(is_code) && swept.targets.iter().any(|target| is_start(*target))
-    };
-    let is_evident = |(range, swept): (&Range<Address>, &Swept)| {
-        let is_one = rooted.binary_search(&range.start.0).is_ok() || leads_to_function(swept);
-        is_one.then_some(range.start)
-    };
-    let evident = found.par_iter().zip(&all).filter_map(is_evident).collect();
-    Ok(with_neighbours(image, found, described, evident))
+    Ok(evident(image, (found, &all), described, rooted(image, &described_code)))
 }
 
-/// The `evident` starts, and those of `found` functions to which a pointer leads that is one of two words before or after a pointer
-/// to an evident or described function.
-fn with_neighbours(
+/// The starts of `found` functions, whose code is `all`, that are `rooted`, or follow from these: a branch of an evident function leads
+/// there; a branch from there leads to an evident or described function or to a stub of the linker, and none leads out of the code;
+/// or a pointer there lies at most two words before or after a pointer to an evident or described function.
+fn evident(
     image: &ElfView<'_>,
-    found: &[Range<Address>],
+    (found, all): (&[Range<Address>], &[Swept]),
     described: &AddressMoves,
-    evident: Vec<Address>,
+    rooted: Vec<u64>,
 ) -> Vec<Address> {
-    /// A list that is longer has other evident functions.
+    /// What follows from what takes few rounds in compiled code; the rest is not evident.
     const MAX_ROUNDS: usize = 64;
-    let mut evident: BTreeSet<u64> = evident.into_iter().map(|start| start.0).collect();
-    let is_claimed = |target: u64| found.binary_search_by_key(&target, |range| range.start.0).is_ok();
+    let claimed = |target: u64| found.binary_search_by_key(&target, |range| range.start.0).ok();
+    let mut is_evident = vec![false; found.len()];
+    let mut waiting: Vec<usize> = rooted.into_iter().filter_map(claimed).collect();
     let pointers = pointers(image);
     for _ in 0..MAX_ROUNDS {
-        let is_function =
-            |target: &u64| evident.contains(target) || described.starting_at(Address(*target)).is_some();
-        let new: Vec<u64> = pointers
-            .iter()
-            .filter(|(_, target)| is_claimed(**target) && !evident.contains(*target))
-            .filter(|(place, _)| {
-                let near =
-                    [8, 16].map(|distance| [place.wrapping_sub(distance), place.wrapping_add(distance)]);
-                near.into_iter().flatten().filter_map(|near| pointers.get(&near)).any(is_function)
-            })
-            .map(|(_, target)| *target)
-            .collect();
-        if new.is_empty() {
+        while let Some(number) = waiting.pop() {
+            if !std::mem::replace(&mut is_evident[number], true) {
+                waiting.extend(all[number].far_targets.iter().filter_map(|target| claimed(*target)));
+            }
+        }
+        let is_function = |target: u64| match claimed(target) {
+            Some(number) => is_evident[number],
+            None => described.starting_at(Address(target)).is_some() || is_stub(image, target),
+        };
+        let leads_to_function = |number: &usize| {
+            let swept = &all[*number];
+            let is_code = |target: &u64| image.code_at(*target, *target).is_some();
+            swept.far_targets.iter().any(|target| is_function(*target)) && swept.targets.iter().all(is_code)
+        };
+        let unknown = (0..found.len()).into_par_iter().filter(|number| !is_evident[*number]);
+        waiting.extend(unknown.filter(leads_to_function).collect::<Vec<_>>());
+        let listed = pointers.iter().filter_map(|(place, target)| Some((place, claimed(*target)?)));
+        let listed = listed.filter(|(place, number)| {
+            let near = [8, 16].map(|distance| [place.wrapping_sub(distance), place.wrapping_add(distance)]);
+            let mut near = near.into_iter().flatten().filter_map(|near| pointers.get(&near));
+            !is_evident[*number] && near.any(|target| is_function(*target))
+        });
+        let listed: Vec<usize> = listed.map(|(_, number)| number).collect();
+        waiting.extend(listed);
+        if waiting.is_empty() {
             break;
         }
-        evident.extend(new);
     }
-    evident.into_iter().map(Address).collect()
+    let starts = found.iter().zip(is_evident).filter(|(_, is_evident)| *is_evident);
+    starts.map(|(range, _)| range.start).collect()
 }
 
 /// The loader's pointers: place and target.
@@ -153,16 +162,25 @@ fn pointers(image: &ElfView<'_>) -> BTreeMap<u64, u64> {
     explicit.chain(packed.filter_map(|place| Some((place, image.word_at(place)?)))).collect()
 }
 
+/// Bytes of the shortest branch with four bytes of distance.
+const FAR: usize = 5;
+
 /// All instructions of `bytes`; `None` where they do not end with one.
 fn sweep(bytes: &[u8], start: Address) -> Option<Swept> {
-    let mut swept = Swept { begins: Vec::new(), targets: Vec::new(), kept: Vec::new(), read: Vec::new() };
+    let mut swept = Swept::default();
+    let end = start.0.saturating_add(bytes.len() as u64);
     for instruction in Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE) {
         if instruction.is_invalid() {
             return None;
         }
         swept.begins.push(instruction.ip());
         if instruction.op0_kind() == OpKind::NearBranch64 {
-            swept.targets.push(instruction.near_branch_target());
+            let target = instruction.near_branch_target();
+            swept.targets.push(target);
+            if !(start.0..end).contains(&target) {
+                swept.outer_targets.push(target);
+                swept.far_targets.extend((instruction.len() >= FAR).then_some(target));
+            }
         } else if instruction.is_ip_rel_memory_operand() {
             let places =
                 if instruction.mnemonic() == Mnemonic::Lea { &mut swept.kept } else { &mut swept.read };
@@ -227,10 +245,10 @@ fn is_stub(image: &ElfView<'_>, address: u64) -> bool {
     section.is_some_and(|section| (address - section.address).is_multiple_of(8))
 }
 
-/// Where the program, its constructors and destructors begin, and where code branches to, ascending.
-fn rooted(image: &ElfView<'_>, (found, described): (&[Swept], &[Swept])) -> Vec<u64> {
+/// Where the program, its constructors and destructors begin, and where described functions branch to, ascending.
+fn rooted(image: &ElfView<'_>, described: &[Swept]) -> Vec<u64> {
     let mut rooted = vec![image.header.e_entry];
-    rooted.extend(found.iter().chain(described).flat_map(|swept| &swept.targets));
+    rooted.extend(described.iter().flat_map(|swept| &swept.far_targets));
     rooted
         .extend(symbols(image, SHT_DYNSYM).filter(SymbolView::is_sized_function).map(|symbol| symbol.value));
     let arrays = [SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY];
@@ -253,8 +271,9 @@ fn rooted(image: &ElfView<'_>, (found, described): (&[Swept], &[Swept])) -> Vec<
 
 /// Addresses of code that the image names, ascending.
 fn named(image: &ElfView<'_>, (found, described): (&[Swept], &[Swept])) -> Vec<u64> {
-    let mut named = rooted(image, (found, described));
-    named.extend(found.iter().chain(described).flat_map(|swept| &swept.kept));
+    let mut named = rooted(image, described);
+    let all = || found.iter().chain(described);
+    named.extend(all().flat_map(|swept| swept.outer_targets.iter().chain(&swept.kept)));
     named.extend(held_addresses(image, image.bytes).iter().map(|held| held.before.0));
     named.extend(symbols(image, SHT_DYNSYM).map(|symbol| symbol.value));
     named.retain(|address| image.code_at(*address, *address).is_some());

@@ -5,8 +5,8 @@
 //! each copy the original's address, the copy's address and the original's size, for fragments also the copy's size; for
 //! fragments count, and for each copied jump table the original's address, the copy's address, the bytes of an entry,
 //! and the count of entries; count, and for each run of changed bytes the file position, the length and the old
-//! bytes. A third form goes on after those of fragments with functions that nothing describes: count, and for each the distance
-//! from the end of the one before and the size, in unsigned LEB128.
+//! bytes. A third form is that of fragments, followed by the functions that nothing describes: count, and for each the distance
+//! from the end of the previous one and the size, in unsigned LEB128.
 
 use std::ops::Range;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rayon::prelude::*;
 
 use super::extent::{End, Table, end_of};
@@ -71,7 +72,8 @@ impl Tables<'_> {
     /// starts of tables. In the second pass only these starts end tables.
     pub(super) fn shapes(&mut self, owners: &[u32]) -> Vec<(u32, Shape)> {
         self.starts = self.references.to_vec();
-        let shape = |tables: &Self, owner: u32| tables.shape(owner).unwrap_or_default();
+        let shape =
+            |tables: &Self, owner: u32| tables.shape(owner).unwrap_or_else(|| tables.unknown_shape(owner));
         let mut shapes: Vec<(u32, Shape)> =
             owners.par_iter().map(|&owner| (owner, shape(self, owner))).collect();
         let mut starts = certain_starts(&shapes);
@@ -85,6 +87,20 @@ impl Tables<'_> {
         starts.dedup();
         self.starts = starts;
         shapes
+    }
+
+    /// Nothing is known of any jump of a function.
+    fn unknown_shape(&self, owner: u32) -> Shape {
+        let range = self.pair.moves.as_slice().get(owner as usize);
+        let code = range.and_then(|range| {
+            let section = self.pair.old.code_at(range.old_start.0, range.old_end().0)?;
+            Some((section.at(range.old_start.0, range.size)?, range.old_start.0))
+        });
+        let (bytes, start) = code.unwrap_or_default();
+        let jumps = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE)
+            .into_iter()
+            .filter(|instruction| instruction.flow_control() == FlowControl::IndirectBranch);
+        Shape { unknown: jumps.map(|jump| jump.ip()).collect(), ..Shape::default() }
     }
 
     /// The result for one function; `None` when it cannot be decoded.

@@ -1,6 +1,6 @@
-//! Where code that belongs to no function may jump into the middle of one. What registers hold there is unknown.
+//! Places in the middle of functions to which code outside of all functions may jump. What registers hold there is unknown.
 //!
-//! Such code is read at any division into instructions.
+//! Where instructions of that code begin is unknown, so each of its bytes is tried as the start of a branch.
 
 use super::super::dispatch::Entry;
 use super::super::gaps::complement;
@@ -20,13 +20,16 @@ pub(super) fn undescribed_entries(image: &ElfView<'_>, functions: &AddressMoves)
         return entries;
     }
     for section in image.code_sections() {
-        let known = functions.iter().map(|range| range.old_start.0..range.old_end().0);
+        let described = functions.iter().filter(|range| !functions.is_found(range.old_start));
+        let known = described.map(|range| range.old_start.0..range.old_end().0);
         for gap in complement(section.address..section.end(), known) {
             let first = gap.start - section.address;
             let Some(bytes) = range(section.bytes, first, gap.end - gap.start) else { continue };
             let targets = (0..bytes.len()).filter_map(|position| target(section, first as usize + position));
             let is_inside = |target: &u64| {
-                functions.containing(Address(*target)).is_some_and(|home| home.old_start.0 < *target)
+                // Nothing is proven by value analysis of other functions.
+                let home = functions.containing(Address(*target));
+                home.is_some_and(|home| home.old_start.0 < *target && !functions.is_found(home.old_start))
             };
             entries.extend(
                 targets
@@ -38,7 +41,7 @@ pub(super) fn undescribed_entries(image: &ElfView<'_>, functions: &AddressMoves)
     entries
 }
 
-/// Where the branch leads that the bytes at `position` may be.
+/// The target, if the bytes at `position` can be a branch.
 ///
 /// Source: AMD64 Architecture Programmer's Manual, volume 3, opcodes of `Jcc`, `LOOPcc`, `JrCXZ`, `CALL`, `JMP` and `XBEGIN`.
 fn target(section: &SectionView<'_>, position: usize) -> Option<u64> {

@@ -1,5 +1,5 @@
-//! Dispatches whose index a guard bounds. They need no value analysis: a few instructions, which control enters at the first one
-//! alone, lead from the address of the table to the jump.
+//! Dispatches whose index a guard bounds. They need no value analysis: control enters only at the first instruction, which forms
+//! the address of the table, and reaches the jump a few instructions later without a branch.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ const COMPARED: u32 =
 pub(super) struct Sequence {
     /// The register with the index.
     pub(super) index: Register,
-    /// Numbers of the registers that are overwritten before anything reads them: with the address of the table, and with the entry.
+    /// Numbers of the registers for the address of the table and for the entry; both are overwritten before anything reads them.
     pub(super) overwritten: [usize; 2],
     /// All bytes from the second one of the instruction that forms the table's address to the jump.
     places: Range<Address>,
@@ -40,8 +40,8 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    /// The dispatch through `table` from the instruction at `seed` on, if the index is below `limit` before it, and a comparison
-    /// there changes nothing that runs.
+    /// The dispatch through `table` that begins at `seed`, given that the index is below `limit` there, if a comparison before
+    /// `seed` does not change what the code does.
     ///
     /// # Errors
     /// What shows that the index or the flags may be used otherwise.
@@ -88,7 +88,9 @@ impl Sequence {
 
     /// Whether control that goes from `place` to `target` enters the sequence without passing its first instruction.
     pub(super) fn is_entered(&self, place: Address, target: Address) -> bool {
-        self.places.contains(&target) && self.instructions.binary_search(&place).is_err()
+        // The jump may lead back to the load, with another index.
+        let runs_on = place != self.jump && self.instructions.binary_search(&place).is_ok();
+        self.places.contains(&target) && !runs_on
     }
 }
 
@@ -215,7 +217,9 @@ fn known(
         let target = table.original.0.wrapping_add(i64::from(distance.cast_signed()) as u64);
         image.code_at(target, target).map(|_| Address(target))
     };
-    if limit > table.count {
+    /// More entries than any switch has; each copied table is followed from each place that forms its address.
+    const MAX_ENTRIES: u64 = 1 << 16;
+    if limit > table.count.min(MAX_ENTRIES) {
         return Err(Fault::Bound(jump, limit));
     }
     let targets = (0..limit).map(|number| target(number).ok_or(Fault::Bound(jump, number)));

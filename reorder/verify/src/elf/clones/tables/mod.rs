@@ -16,6 +16,7 @@ mod registers;
 mod walk;
 
 pub(super) use places::check_table_places;
+use places::{is_constant, is_written};
 
 use std::ops::Range;
 
@@ -24,6 +25,7 @@ use rayon::prelude::*;
 
 use super::copies::Copies;
 use super::record::CopiedTable;
+use crate::elf::pointers::written_places;
 use crate::elf::recover::moves_between;
 use crate::elf::tables::with_dispatches;
 use crate::elf::view::ElfView;
@@ -125,7 +127,14 @@ pub(in crate::elf) fn provable(
     let all: Vec<Formed> = uses.iter().map(|usage| formed(usage, None)).collect();
     let mut proven: Vec<Option<ProvenUse>> =
         checked(image, &functions, &all).into_iter().map(std::result::Result::ok).collect();
-    let unproven: Vec<usize> = (0..uses.len()).filter(|number| proven[*number].is_none()).collect();
+    let written = written_places(image);
+    let may_be_copied: Vec<bool> = all
+        .iter()
+        .map(|formed| is_constant(image, &formed.table) && !is_written(&written, &formed.table))
+        .collect();
+    proven.iter_mut().zip(&may_be_copied).filter(|(_, may)| !**may).for_each(|(proven, _)| *proven = None);
+    let unproven: Vec<usize> =
+        (0..uses.len()).filter(|number| may_be_copied[*number] && proven[*number].is_none()).collect();
     let guarded: Vec<Formed> =
         unproven.iter().map(|number| formed(&uses[*number], Some((None, uses[*number].count)))).collect();
     if !guarded.is_empty() {

@@ -43,8 +43,7 @@ pub(in crate::elf::clones) fn check_table_places(
         if table.count == 0 || !is_constant(old, table) {
             return wrong("not of constants");
         }
-        let first = written.partition_point(|&place| place.saturating_add(WORD) <= table.original.0);
-        if written.get(first).is_some_and(|&place| place < table.original.plus(table.size()).0) {
+        if is_written(&written, table) {
             return wrong("one that the loader writes to");
         }
         let is_aligned = table.copy.0.is_multiple_of(table.entry);
@@ -61,8 +60,14 @@ pub(in crate::elf::clones) fn check_table_places(
     Ok(by_copy)
 }
 
+/// Whether the loader writes to the original; `written` are all places that it writes to, ascending.
+pub(super) fn is_written(written: &[u64], table: &CopiedTable) -> bool {
+    let first = written.partition_point(|&place| place.saturating_add(WORD) <= table.original.0);
+    written.get(first).is_some_and(|&place| place < table.original.plus(table.size()).0)
+}
+
 /// Whether the original lies in one section of data that nothing writes to or executes.
-fn is_constant(old: &ElfView<'_>, table: &CopiedTable) -> bool {
+pub(super) fn is_constant(old: &ElfView<'_>, table: &CopiedTable) -> bool {
     let (start, end) = (table.original.0, table.original.plus(table.size()).0);
     let is_data = old.section_at(start).is_some_and(|section| {
         section.kind == SHT_PROGBITS

@@ -150,20 +150,28 @@ impl Walk<'_> {
         target: Address,
         mut state: Registers,
     ) -> Result<(), Fault> {
-        if self.around.dispatches.is_called(target) {
+        self.check_entry(place, target, &state)?;
+        let is_start = self.around.functions.starting_at(target).is_some();
+        if is_start && self.around.dispatches.is_called(target) {
             state.pass_arguments();
         }
-        self.arrive_from(place, target, &state)
+        self.arrive(target, &state);
+        Ok(())
     }
 
-    /// Control goes from `place` to `target`. Nothing has compared the index where it enters a guarded dispatch in its middle.
+    /// Control goes from `place` to `target`. If it enters a guarded dispatch after the first instruction, no guard compared the index.
     fn arrive_from(&mut self, place: Address, target: Address, state: &Registers) -> Result<(), Fault> {
-        let passes_guard = |(sequence, _): &(&Sequence, _)| sequence.is_entered(place, target);
-        if self.guarded.as_ref().is_some_and(passes_guard) && !state.are_originals() {
-            return Err(Fault::Jump(target));
-        }
+        self.check_entry(place, target, state)?;
         self.arrive(target, state);
         Ok(())
+    }
+
+    fn check_entry(&self, place: Address, target: Address, state: &Registers) -> Result<(), Fault> {
+        let is_entered = |(sequence, _): &(&Sequence, _)| sequence.is_entered(place, target);
+        match self.guarded.as_ref().is_some_and(is_entered) && !state.are_originals() {
+            true => Err(Fault::Jump(target)),
+            false => Ok(()),
+        }
     }
 
     fn after_seed(&mut self, seed: &Instruction, mut state: Registers) {
@@ -191,7 +199,7 @@ impl Walk<'_> {
             return Err(Fault::Use(place));
         }
         if place == self.seed {
-            // Where the index has no entry, the original goes on here.
+            // The guard may branch to the original here, so the registers must hold its values.
             if self.guarded.as_ref().is_some_and(|(sequence, _)| !state.are_originals_after(sequence)) {
                 return Err(Fault::Jump(place));
             }
@@ -264,12 +272,15 @@ impl Walk<'_> {
         if number.is_some_and(|number| state.holds_other(number)) {
             return Err(Fault::Use(place));
         }
-        let guarded = self.guarded.clone().filter(|(sequence, _)| sequence.jump == place);
-        // Where a function ends that nothing describes is a guess, and with it what value analysis says of its jumps.
-        if guarded.is_none() && self.around.functions.is_found(place) && !state.are_originals() {
+        let is_here = |(sequence, _): &&(&Sequence, [Jump; 1])| sequence.jump == place;
+        let guarded = self.guarded.as_ref().filter(is_here).map(|(_, jump)| jump.clone());
+        // The end of a found function is a guess, so value analysis of its jumps proves nothing.
+        let home = self.around.functions.containing(place);
+        let is_known = guarded.is_some() || home.is_some() && !self.around.functions.is_found(place);
+        if !is_known && !state.are_originals() {
             return Err(Fault::Jump(place));
         }
-        let jumps = guarded.as_ref().map_or_else(|| self.around.dispatches.at(place), |(_, jump)| jump);
+        let jumps = guarded.as_ref().map_or_else(|| self.around.dispatches.at(place), |jump| jump.as_slice());
         if jumps.is_empty() {
             // Only value analysis knows that this reads no table, and it is not needed for a guard.
             if self.guarded.is_some() && !state.are_originals() {
