@@ -54,8 +54,11 @@ pub(super) fn find(
     search.read_by(&described.ranges);
     search.start_at(&roots.starts);
     search.start_where_likely(&roots.pointed);
-    let found: Vec<Range<Address>> =
-        search.sound_ranges(&described.ranges).into_iter().filter(|range| described.is_apart(range)).collect();
+    let found: Vec<Range<Address>> = search
+        .sound_ranges(&described.ranges)
+        .into_iter()
+        .filter(|range| described.is_apart(range))
+        .collect();
     let pointed = roots.pointed.into_iter().map(|(_, target)| target);
     let named: Vec<Address> = roots.starts.into_iter().chain(pointed).collect();
     Ok(search.stated_ranges(found, &described.ranges, &named))

@@ -192,7 +192,6 @@ impl<'run, 'data> Search<'run, 'data> {
         described: &[Range<Address>],
         named: &[Address],
     ) -> Vec<Range<Address>> {
-        let is_code = |address: &u64| self.code.arena_of(Address(*address)).is_some();
         let mut known = FixedBitSet::with_capacity(self.code.span());
         named.iter().for_each(|address| known.insert(self.index(*address)));
         let state = |known: &mut FixedBitSet, instruction: &Instruction| match stated(instruction) {
@@ -207,7 +206,10 @@ impl<'run, 'data> Search<'run, 'data> {
         for _ in 0..MAX_ROUNDS {
             let mut stated = known.clone();
             for range in &ranges {
-                self.instructions(range).for_each(|instruction| state(&mut stated, &instruction));
+                // No function vouches for itself by its own loops.
+                let is_own = |instruction: &Instruction| matches!(self::stated(instruction), Some(Stated::Target(target)) if range.contains(&Address(target)));
+                let others = self.instructions(range).filter(|instruction| !is_own(instruction));
+                others.for_each(|instruction| state(&mut stated, &instruction));
             }
             let before = ranges.len();
             ranges.retain(|range| stated.contains(self.index(range.start)));
