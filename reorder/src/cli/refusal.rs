@@ -18,7 +18,7 @@ pub fn cure(refusal: &Refusal) -> String {
     match is_too_little_known(refusal) {
         true => {
             format!(
-                "{cure}; or copy the functions used at startup into a new segment: reorder apply --layout blocks, the file grows"
+                "{cure}; or copy the code used at startup into a new segment, the file grows: reorder apply --layout blocks, or --clone for whole functions"
             )
         }
         false => cure,

@@ -250,6 +250,23 @@ mod tests {
         reading.finished(Register::RCX).map(|(index, _)| index)
     }
 
+    /// The jump may lead back to the load, before which nothing has compared the index then.
+    #[test]
+    fn only_the_first_instruction_is_a_way_in() {
+        let known = KnownJump { table: Address(0), entry: 4, last: None, targets: Vec::new() };
+        let sequence = Sequence {
+            index: Register::RAX,
+            overwritten: [2, 1],
+            places: Address(0x1001)..Address(0x1010),
+            instructions: [0x1000, 0x1007, 0x100b, 0x100e].map(Address).to_vec(),
+            jump: Address(0x100e),
+            known,
+        };
+        let is_entered = |place, target| sequence.is_entered(Address(place), Address(target));
+        assert!(!is_entered(0x1000, 0x1007) && !is_entered(0x1007, 0x100b) && !is_entered(0x2000, 0x1000));
+        assert!(is_entered(0x100e, 0x1007) && is_entered(0x2000, 0x100b) && is_entered(0x2000, 0x1003));
+    }
+
     #[test]
     fn an_index_that_was_compared_is_used_once_and_no_flag_is() {
         assert_eq!(index(&[&LOAD, &ADD]), Some(Register::RAX));
