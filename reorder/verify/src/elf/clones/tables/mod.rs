@@ -88,25 +88,26 @@ fn checked(
     let held = places::held_inside(image, functions);
     with_dispatches(image, functions, |dispatches| {
         let around = Surroundings { image, functions, dispatches, held: &held };
-        let check = |formed: &Formed| {
-            let Formed { place, table, guard } = formed;
-            let Some((index, limit)) = guard else {
-                // Value analysis is no proof where the end of the function is a guess.
-                if functions.is_found(*place) {
-                    return Err(Fault::Jump(*place));
-                }
-                return check_uses(around, table, *place, None)
-                    .map(|entries| ProvenUse { entries, guarded_register: None });
-            };
-            let sequence = Sequence::of(image, table, (*place, *limit))?;
-            if index.is_some_and(|index| index != sequence.index) {
-                return Err(Fault::Jump(sequence.jump));
-            }
-            let entries = check_uses(around, table, *place, Some(&sequence))?;
-            Ok(ProvenUse { entries, guarded_register: Some(sequence.index.number() as u8) })
-        };
-        formed.par_iter().map(check).collect()
+        formed.par_iter().map(|formed| check(around, formed)).collect()
     })
+}
+
+fn check(around: Surroundings<'_>, formed: &Formed) -> std::result::Result<ProvenUse, Fault> {
+    let Formed { place, table, guard } = formed;
+    let Some((index, limit)) = guard else {
+        // Value analysis is no proof where the end of the function is a guess.
+        if around.functions.is_found(*place) {
+            return Err(Fault::Jump(*place));
+        }
+        return check_uses(around, table, *place, None)
+            .map(|entries| ProvenUse { entries, guarded_register: None });
+    };
+    let sequence = Sequence::of(around.image, table, (*place, *limit))?;
+    if index.is_some_and(|index| index != sequence.index) {
+        return Err(Fault::Jump(sequence.jump));
+    }
+    let entries = check_uses(around, table, *place, Some(&sequence))?;
+    Ok(ProvenUse { entries, guarded_register: Some(sequence.index.number() as u8) })
 }
 
 /// [`crate::provable_tables`] for ELF.
@@ -119,27 +120,20 @@ pub(in crate::elf) fn provable(
         return Ok(vec![None; uses.len()]);
     }
     let functions = moves_between(image, image)?.with_found(found)?;
-    let formed = |usage: &TableUse, guard| {
-        let (original, count) = (usage.table, usage.count);
-        let table = CopiedTable { original, copy: NewAddress(original.0), count, entry: usage.entry };
-        Formed { place: usage.place, table, guard }
-    };
-    let all: Vec<Formed> = uses.iter().map(|usage| formed(usage, None)).collect();
-    let mut proven: Vec<Option<ProvenUse>> =
-        checked(image, &functions, &all).into_iter().map(std::result::Result::ok).collect();
     let written = written_places(image);
-    let may_be_copied: Vec<bool> = all
-        .iter()
-        .map(|formed| is_constant(image, &formed.table) && !is_written(&written, &formed.table))
-        .collect();
-    proven.iter_mut().zip(&may_be_copied).filter(|(_, may)| !**may).for_each(|(proven, _)| *proven = None);
-    let unproven: Vec<usize> =
-        (0..uses.len()).filter(|number| may_be_copied[*number] && proven[*number].is_none()).collect();
-    let guarded: Vec<Formed> =
-        unproven.iter().map(|number| formed(&uses[*number], Some((None, uses[*number].count)))).collect();
-    if !guarded.is_empty() {
-        let checked = checked(image, &functions, &guarded);
-        unproven.into_iter().zip(checked).for_each(|(number, checked)| proven[number] = checked.ok());
-    }
-    Ok(proven)
+    let held = places::held_inside(image, &functions);
+    with_dispatches(image, &functions, |dispatches| {
+        let around = Surroundings { image, functions: &functions, dispatches, held: &held };
+        let proven = |usage: &TableUse| {
+            let (original, count) = (usage.table, usage.count);
+            let table = CopiedTable { original, copy: NewAddress(original.0), count, entry: usage.entry };
+            if !is_constant(image, &table) || is_written(&written, &table) {
+                return None;
+            }
+            let formed = |guard| Formed { place: usage.place, table, guard };
+            let unguarded = check(around, &formed(None));
+            unguarded.or_else(|_| check(around, &formed(Some((None, count))))).ok()
+        };
+        Ok(uses.par_iter().map(proven).collect())
+    })
 }
