@@ -199,7 +199,7 @@ fn a_list_of_functions_that_does_not_fit_is_refuted() {
     let (offset, size) = file.section_by_name(".reorder.clones").unwrap().file_range().unwrap();
     let list = usize::try_from(offset).unwrap()..usize::try_from(offset + size).unwrap();
     let places = places_of_starts(&right[list.clone()]);
-    assert!(places.len() > 150, "{}", places.len());
+    assert!(places.len() > 100, "{}", places.len());
     // Each starts one byte later, and ends where it did.
     for place in places.iter().step_by(10).map(|place| list.start + place) {
         let mut wrong = right.clone();
@@ -209,8 +209,8 @@ fn a_list_of_functions_that_does_not_fit_is_refuted() {
     }
 }
 
-/// Where a list of copies states functions that were found, of those that lie less than 127 bytes after the one before and have
-/// at most 127 bytes, so that both numbers have one byte.
+/// Where a list of copies states functions that were found, of those that lie less than 127 bytes after the one before: the number
+/// has one byte.
 fn places_of_starts(list: &[u8]) -> Vec<usize> {
     let number = |at: usize| usize::try_from(u64::from_le_bytes(*list[at..].first_chunk().unwrap())).unwrap();
     assert!(list.starts_with(b"REORDCL3"));
@@ -231,7 +231,7 @@ fn places_of_starts(list: &[u8]) -> Vec<usize> {
         for _ in 0..2 {
             at += list[at..].iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
         }
-        places.extend((at == start + 2 && list[start] < 0x7f && list[start + 1] > 1).then_some(start));
+        places.extend((list[start] < 0x7f && list[start + 1] & 0x7f > 1).then_some(start));
     }
     assert_eq!(at, list.len());
     places

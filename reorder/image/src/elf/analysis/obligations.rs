@@ -187,7 +187,8 @@ pub fn check_coverage(
     let place = largest.map_or(Address(0), |gap| gap.start);
     let percent = |part: u64| part as f64 * 100.0 / total.max(1) as f64;
     let is_demanded = coverage == Coverage::Half;
-    if is_demanded && uncovered > TOLERATED_BYTES && uncovered > total / 2 {
+    let is_unknown = uncovered > TOLERATED_BYTES && uncovered > total / 2;
+    if is_demanded && (is_unknown || !found.is_empty()) {
         let found = match found.len() {
             0 => String::new(),
             count => format!(
