@@ -5,6 +5,7 @@
 //! otherwise stay separate entries here and are glued into one unit by the analysis.
 
 use std::fmt;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -31,6 +32,28 @@ impl Function {
     pub fn size(&self) -> u64 {
         self.end.distance_from(self.start)
     }
+}
+
+/// Less code than this in no function comes from the C runtime alone.
+pub const MIN_UNKNOWN_BYTES: u64 = 64 << 10;
+
+/// The same addresses, ascending, with ranges that overlap joined.
+pub(crate) fn joined(mut ranges: Vec<Range<Address>>) -> Vec<Range<Address>> {
+    ranges.retain(|range| range.start < range.end);
+    ranges.sort_unstable_by_key(|range| (range.start, range.end));
+    ranges.dedup_by(|next, last| {
+        let overlaps = next.start < last.end;
+        if overlaps {
+            last.end = last.end.max(next.end);
+        }
+        overlaps
+    });
+    ranges
+}
+
+/// Bytes of `ranges`, which are disjoint.
+pub(crate) fn bytes_of(ranges: &[Range<Address>]) -> u64 {
+    ranges.iter().map(|range| range.end.distance_from(range.start)).sum()
 }
 
 /// A name that only one source file knows.
@@ -112,6 +135,11 @@ impl<'data> FunctionTable<'data> {
             names.push((start, name));
         }
         Self::new(functions, names, Vec::new())
+    }
+
+    /// Bytes that are in some function.
+    pub fn covered_bytes(&self) -> u64 {
+        bytes_of(&joined(self.functions.iter().map(|function| function.start..function.end).collect()))
     }
 
     /// Number of functions.

@@ -8,6 +8,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 use super::outline::Sketch;
 use super::tables::Table;
 use super::{LoadedBytes, Unclear};
+use crate::decode::control::stops;
 use crate::decode::padding::is_no_operation;
 use reorder_base::address::Address;
 
@@ -83,14 +84,9 @@ pub(super) fn sketch(loaded: &LoadedBytes, code: &[u8], range: &Range<Address>) 
 
 fn after(instruction: &Instruction) -> Reached {
     match instruction.flow_control() {
-        FlowControl::UnconditionalBranch
-        | FlowControl::IndirectBranch
-        | FlowControl::Return
-        | FlowControl::Exception => Reached::AfterStop,
-        FlowControl::Interrupt if instruction.mnemonic() == Mnemonic::Int3 => Reached::AfterStop,
+        _ if stops(instruction) => Reached::AfterStop,
         FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => Reached::AfterBranch,
         FlowControl::Call | FlowControl::IndirectCall => Reached::AfterCall,
-        _ if instruction.mnemonic() == Mnemonic::Hlt => Reached::AfterStop,
         _ => Reached::FallThrough,
     }
 }

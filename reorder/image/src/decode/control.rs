@@ -1,6 +1,6 @@
 //! Where control goes on after an instruction, the same for both processors.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::aarch64::{Operation, WORD, decode};
 use reorder_base::address::Address;
@@ -71,6 +71,18 @@ fn aarch64(bytes: &[u8], address: Address) -> Option<ControlStep> {
     };
     let jumps_to_computed = matches!(operation, Operation::BranchRegister(_));
     Some(ControlStep { length: WORD, continues, target, jumps_to_computed, formed, loads_from: None })
+}
+
+/// Whether control does not go on after an instruction of x86-64, unless a handler of signals makes it go on.
+pub(crate) fn stops(instruction: &Instruction) -> bool {
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch
+        | FlowControl::IndirectBranch
+        | FlowControl::Return
+        | FlowControl::Exception => true,
+        FlowControl::Interrupt => instruction.mnemonic() == Mnemonic::Int3,
+        _ => instruction.mnemonic() == Mnemonic::Hlt,
+    }
 }
 
 #[cfg(test)]

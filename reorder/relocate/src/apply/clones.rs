@@ -191,7 +191,7 @@ impl<'file> Image<'file> {
         let _phase = tracing::info_span!("copy").entered();
         let Self { file, functions, analysis } = self;
         let candidates = Candidates::find(file, functions, analysis, wanted, (parts, options))?;
-        let order = lay_out(&candidates.candidates(file, functions, analysis)?)?;
+        let order = lay_out(&candidates.candidates(file, analysis)?)?;
         copy(file, functions, analysis, candidates, options.debug, order)
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::is_linker_stub_section;
-use reorder_image::functions::FunctionTable;
+use reorder_image::functions::{FunctionTable, MIN_UNKNOWN_BYTES};
 
 /// An image most of whose code is in no known function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +18,6 @@ pub struct LittleKnown {
 /// From this share on most of what runs may be missing.
 pub(super) const MAX_UNKNOWN_PERCENT: u64 = 50;
 
-/// The code that every program gets from the C runtime is in no function of a launcher that does nothing itself.
-const MIN_UNKNOWN_BYTES: u64 = 64 << 10;
-
 /// The share of the code of `file` that is in none of its `functions`, in percent; 0 where that is little code.
 pub(super) fn unknown_percent(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> u64 {
     let sections = file.sections.iter();
@@ -29,13 +26,7 @@ pub(super) fn unknown_percent(file: &ElfFile<'_>, functions: &FunctionTable<'_>)
         .filter(|section| !is_linker_stub_section(section.name))
         .map(|section| section.end().distance_from(section.address))
         .fold(0, u64::saturating_add);
-    let (mut known, mut end) = (0u64, 0);
-    for (_, function) in functions.iter() {
-        let start = function.start.0.max(end);
-        known = known.saturating_add(function.end.0.saturating_sub(start));
-        end = end.max(function.end.0);
-    }
-    let unknown = code.saturating_sub(known);
+    let unknown = code.saturating_sub(functions.covered_bytes());
     match unknown < MIN_UNKNOWN_BYTES {
         true => 0,
         false => unknown.saturating_mul(100).checked_div(code).unwrap_or(0),

@@ -5,7 +5,7 @@
 //! by section type, so that neither view can hide one from the other. Sources: System V ABI, chapter 5; x86-64 psABI, 4.4.1;
 //! ELF for the Arm 64-bit Architecture, 5.7; generic ABI, "Relative Relocation Table".
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use goblin::elf::dynamic::{DT_FINI, DT_INIT, DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
 use goblin::elf::program_header::PT_DYNAMIC;
@@ -324,6 +324,20 @@ pub(crate) fn loaded_pointers(image: &ElfView<'_>) -> Vec<Address> {
         .into_iter()
         .filter_map(|offset| u64_at(image.bytes, usize::try_from(offset.0).ok()?).map(Address));
     added.chain(stored).collect()
+}
+
+/// The addresses of this image that the loader of x86-64 stores without looking for a symbol, by place.
+pub(crate) fn relative_pointers(image: &ElfView<'_>) -> BTreeMap<u64, u64> {
+    let of_kind =
+        |kind| image.sections.iter().filter(move |section| section.kind == kind && section.is_loaded());
+    let entries = of_kind(SHT_RELA).flat_map(|section| section.bytes.chunks_exact(RELA_SIZE));
+    let entries = entries.filter_map(|entry| {
+        let is_relative = [R_X86_64_RELATIVE, R_X86_64_IRELATIVE].contains(&(u64_at(entry, 8)? as u32));
+        Some((u64_at(entry, 0)?, u64_at(entry, 16)?)).filter(|_| is_relative)
+    });
+    let packed = of_kind(SHT_RELR).flat_map(|section| relative_places(section.bytes));
+    // Only places in the file count.
+    entries.chain(packed.filter_map(|place| Some((place, image.word_at(place)?)))).collect()
 }
 
 fn check_word(pair: ImagePair<'_>, place: Address, ledger: &mut Ledger<'_>) {

@@ -12,6 +12,7 @@ use crate::elf::code::CodeSpace;
 use crate::elf::dynamic::DynamicEntry;
 use crate::elf::file::ElfFile;
 use crate::elf::loader_formats::check_loader_formats;
+use crate::functions::bytes_of;
 use reorder_base::address::Address;
 use reorder_base::hint::Hint;
 use reorder_base::processor::Processor;
@@ -168,7 +169,8 @@ pub fn check_coverage(
     code: &CodeSpace<'_>,
     partition: &Partition,
     opaque_blocks: u64,
-    (coverage, found): (Coverage, &[Range<Address>]),
+    coverage: Coverage,
+    found: &[Range<Address>],
 ) -> Result<GapContent, Refusal> {
     let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
     let gap_bytes = |content: GapContent| -> u64 {
@@ -177,7 +179,7 @@ pub fn check_coverage(
     };
     let opaque = gap_bytes(GapContent::Opaque) + opaque_blocks;
     // Functions that control was followed to may be entered in other ways as well.
-    let undescribed: u64 = found.iter().map(|range| range.end.distance_from(range.start)).sum();
+    let undescribed = bytes_of(found);
     let uncovered = gap_bytes(GapContent::Code) + gap_bytes(GapContent::Opaque) + undescribed;
     let largest = partition
         .gaps

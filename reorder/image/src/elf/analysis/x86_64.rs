@@ -31,7 +31,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     let mut decoded = decode_blocks(code, &partition, &boundaries);
     let opaque = opaque_bytes(&partition, &decoded);
     let code_in_gaps =
-        obligations::check_coverage(code, &partition, opaque, (image.coverage, &image.functions.found))?;
+        obligations::check_coverage(code, &partition, opaque, image.coverage, &image.functions.found)?;
     let traits = decoded.iter().map(|decoded| BlockTraits {
         has_inner_data: decoded.has_inner_data,
         takes_own_address: decoded.takes_own_address,

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
-use super::search::{Search, stops};
+use super::search::Search;
+use crate::decode::control::stops;
 use crate::decode::padding::is_no_operation;
 use reorder_base::address::Address;
 

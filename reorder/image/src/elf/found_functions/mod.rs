@@ -12,13 +12,14 @@
 mod evidence;
 mod roots;
 mod search;
+mod sound;
 
 use std::ops::Range;
 
 use crate::elf::code::CodeSpace;
 use crate::elf::file::ElfFile;
 use crate::elf::symbol::SymbolTable;
-use crate::functions::Function;
+use crate::functions::{Function, MIN_UNKNOWN_BYTES, bytes_of, joined};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_base::processor::Processor;
@@ -29,9 +30,6 @@ const DESCRIBED_PART: u64 = 2;
 
 /// Images whose code spans more than this many times its bytes are not searched: the search keeps bits for each spanned byte.
 const MAX_SPREAD: u64 = 16;
-
-/// Less code than this comes from the C runtime alone; it is of no use to a startup.
-const MIN_UNKNOWN_BYTES: u64 = 64 << 10;
 
 /// Functions of `file` besides those `functions` that it describes, ascending and disjoint; none where most of the code is described.
 ///
@@ -44,62 +42,33 @@ pub(super) fn find(
 ) -> Result<Vec<Range<Address>>> {
     // An image whose code spans too much is refused by everything that would use these functions.
     let Ok(code) = CodeSpace::collect(file) else { return Ok(Vec::new()) };
-    let described = Described::new(functions);
+    let described = joined(functions.iter().map(|function| function.start..function.end).collect());
     if file.processor != Processor::X86_64 || !is_undescribed(&code, &described) {
         return Ok(Vec::new());
     }
     let _phase = tracing::info_span!("follow control").entered();
     let roots = roots::roots(file, &code, functions, dynamic_symbols)?;
     let mut search = Search::new(&code);
-    search.read_by(&described.ranges);
+    search.read_by(&described);
     search.start_at(&roots.starts);
     search.start_where_likely(&roots.pointed);
-    let found: Vec<Range<Address>> = search
-        .sound_ranges(&described.ranges)
-        .into_iter()
-        .filter(|range| described.is_apart(range))
-        .collect();
+    let found: Vec<Range<Address>> =
+        search.sound_ranges(&described).into_iter().filter(|range| is_apart(&described, range)).collect();
     let pointed = roots.pointed.into_iter().map(|(_, target)| target);
     let named: Vec<Address> = roots.starts.into_iter().chain(pointed).collect();
-    Ok(search.stated_ranges(found, &described.ranges, &named))
+    Ok(search.stated_ranges(found, &described, &named))
 }
 
-/// Described functions, joined where they overlap.
-struct Described {
-    ranges: Vec<Range<Address>>,
-}
-
-impl Described {
-    fn new(functions: &[Function]) -> Self {
-        let mut all: Vec<Range<Address>> =
-            functions.iter().map(|function| function.start..function.end).collect();
-        all.sort_unstable_by_key(|range| (range.start, range.end));
-        let mut ranges: Vec<Range<Address>> = Vec::new();
-        for range in all {
-            match ranges.last_mut() {
-                Some(last) if range.start < last.end => last.end = last.end.max(range.end),
-                _ => ranges.push(range),
-            }
-        }
-        Self { ranges }
-    }
-
-    fn bytes(&self) -> u64 {
-        let sizes = self.ranges.iter().map(|range| range.end.0.saturating_sub(range.start.0));
-        sizes.fold(0, u64::saturating_add)
-    }
-
-    /// Whether none of them shares a byte with `range`.
-    fn is_apart(&self, range: &Range<Address>) -> bool {
-        let next = self.ranges.partition_point(|described| described.end <= range.start);
-        self.ranges.get(next).is_none_or(|described| range.end <= described.start)
-    }
+/// Whether none of the `described` ranges, which ascend and are disjoint, shares a byte with `range`.
+fn is_apart(described: &[Range<Address>], range: &Range<Address>) -> bool {
+    let next = described.partition_point(|described| described.end <= range.start);
+    described.get(next).is_none_or(|described| range.end <= described.start)
 }
 
 /// Whether most of the code is in no described function.
-fn is_undescribed(code: &CodeSpace<'_>, described: &Described) -> bool {
+fn is_undescribed(code: &CodeSpace<'_>, described: &[Range<Address>]) -> bool {
     let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
-    let unknown = total.saturating_sub(described.bytes());
+    let unknown = total.saturating_sub(bytes_of(described));
     let is_dense = code.span() as u64 / MAX_SPREAD <= total;
     is_dense && unknown >= MIN_UNKNOWN_BYTES && unknown > total / DESCRIBED_PART
 }

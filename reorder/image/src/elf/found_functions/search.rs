@@ -7,6 +7,7 @@ use fixedbitset::FixedBitSet;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::evidence::{Evidence, evidence};
+use crate::decode::control::stops;
 use crate::decode::padding::is_no_operation;
 use crate::elf::code::{CodeOffset, CodeSpace};
 use reorder_base::address::Address;
@@ -15,11 +16,11 @@ use reorder_base::address::Address;
 pub(super) struct Search<'run, 'data> {
     pub(super) code: &'run CodeSpace<'data>,
     /// First bytes of instructions that control reaches.
-    reached: FixedBitSet,
+    pub(super) reached: FixedBitSet,
     /// Those that control reaches from the instruction before.
     fallen_into: FixedBitSet,
     /// First bytes of functions.
-    starts: FixedBitSet,
+    pub(super) starts: FixedBitSet,
     /// Indirect jumps after which no code was looked at yet.
     computed_jumps: BTreeSet<u32>,
     /// Where code after computed jumps was looked at.
@@ -27,21 +28,21 @@ pub(super) struct Search<'run, 'data> {
     /// Jumps to multiples of what functions are aligned to: from, to.
     aligned_jumps: Vec<(u32, u32)>,
     /// Places in code that instructions read.
-    read: BTreeSet<u32>,
+    pub(super) read: BTreeSet<u32>,
     /// Addresses of code that instructions form.
     formed: BTreeSet<u32>,
     /// Places that pointers or instructions name, functions or not.
     named: FixedBitSet,
     waiting: Vec<Address>,
     /// No bound on the work ended the search early.
-    is_complete: bool,
+    pub(super) is_complete: bool,
 }
 
 /// Instructions that are examined for each byte of code, at most.
 const EXAMINED_EACH: usize = 8;
 
 /// Rounds of finding what earlier rounds lead to; programs need fewer than ten.
-const MAX_ROUNDS: usize = 64;
+pub(super) const MAX_ROUNDS: usize = 64;
 
 /// What compilers align functions to.
 const ALIGNMENT: u64 = 16;
@@ -68,22 +69,13 @@ impl<'run, 'data> Search<'run, 'data> {
 
     /// Notes what the `described` functions read.
     pub(super) fn read_by(&mut self, described: &[Range<Address>]) {
-        for instruction in self.described_instructions(described) {
-            if let Some(Stated::Read(target)) = stated(&instruction)
-                && self.code.arena_of(Address(target)).is_some()
-            {
-                self.read.insert(self.code.offset(Address(target)).0);
-            }
-        }
-    }
-
-    /// All instructions of those `described` functions that decode.
-    fn described_instructions(&self, described: &[Range<Address>]) -> Vec<Instruction> {
-        let decodes = |range: &&Range<Address>| {
-            let is_whole = self.code.arena_of(range.start).is_some_and(|arena| range.end <= arena.end);
-            is_whole && self.instructions(range).all(|instruction| !instruction.is_invalid())
-        };
-        described.iter().filter(decodes).flat_map(|range| self.instructions(range)).collect()
+        let read =
+            self.described_instructions(described).filter_map(|instruction| match stated(&instruction)? {
+                Stated::Read(target) => self.code.arena_of(Address(target)).map(|_| Address(target)),
+                Stated::Target(_) | Stated::Address(_) => None,
+            });
+        let read: Vec<u32> = read.map(|target| self.code.offset(target).0).collect();
+        self.read.extend(read);
     }
 
     /// Functions begin at `starts`, which are in code.
@@ -146,121 +138,7 @@ impl<'run, 'data> Search<'run, 'data> {
         self.is_start(place) || self.named.contains(self.index(place))
     }
 
-    /// All functions that are sound, ascending: their instructions follow each other without a gap, all branches lead to one of
-    /// them, and nothing reads their bytes as data. None if the search was ended early.
-    pub(super) fn sound_ranges(&self, described: &[Range<Address>]) -> Vec<Range<Address>> {
-        if !self.is_complete {
-            return Vec::new();
-        }
-        let ranges: Vec<Range<Address>> = self.ranges().filter(|range| self.is_swept(range)).collect();
-        let mut begins = FixedBitSet::with_capacity(self.code.span());
-        let mut inside = FixedBitSet::with_capacity(self.code.span());
-        for range in &ranges {
-            inside.insert_range(self.index(range.start)..self.index(range.end));
-            self.instructions(range)
-                .for_each(|instruction| begins.insert(self.index(Address(instruction.ip()))));
-        }
-        let is_code = |address: u64| self.code.arena_of(Address(address)).is_some();
-        let is_sound = |instruction: Instruction| match stated(&instruction) {
-            Some(Stated::Target(target)) if is_code(target) => {
-                let target = self.index(Address(target));
-                !inside.contains(target) || begins.contains(target)
-            }
-            Some(Stated::Read(target)) if is_code(target) => !inside.contains(self.index(Address(target))),
-            _ => true,
-        };
-        let mut disturbed: Vec<u64> = self
-            .described_instructions(described)
-            .iter()
-            .filter(|instruction| !is_sound(**instruction))
-            .map(Instruction::near_branch_target)
-            .collect();
-        disturbed.sort_unstable();
-        let is_calm = |range: &Range<Address>| {
-            let first = disturbed.partition_point(|target| *target < range.start.0);
-            disturbed.get(first).is_none_or(|target| *target >= range.end.0)
-        };
-        let is_sound = |range: &Range<Address>| is_calm(range) && self.instructions(range).all(is_sound);
-        ranges.into_iter().filter(is_sound).collect()
-    }
-
-    /// Those of `ranges` whose starts are in `named`, or are stated by code of a remaining range or of a `described` function that
-    /// decodes. The others were stated only by code that was left out.
-    pub(super) fn stated_ranges(
-        &self,
-        mut ranges: Vec<Range<Address>>,
-        described: &[Range<Address>],
-        named: &[Address],
-    ) -> Vec<Range<Address>> {
-        let mut known = FixedBitSet::with_capacity(self.code.span());
-        named.iter().for_each(|address| known.insert(self.index(*address)));
-        let state = |known: &mut FixedBitSet, instruction: &Instruction| match stated(instruction) {
-            Some(Stated::Target(address) | Stated::Address(address))
-                if self.code.arena_of(Address(address)).is_some() =>
-            {
-                known.insert(self.index(Address(address)));
-            }
-            _ => {}
-        };
-        self.described_instructions(described).iter().for_each(|instruction| state(&mut known, instruction));
-        for _ in 0..MAX_ROUNDS {
-            let mut stated = known.clone();
-            for range in &ranges {
-                // No function vouches for itself by its own loops.
-                let is_own = |instruction: &Instruction| matches!(self::stated(instruction), Some(Stated::Target(target)) if range.contains(&Address(target)));
-                let others = self.instructions(range).filter(|instruction| !is_own(instruction));
-                others.for_each(|instruction| state(&mut stated, &instruction));
-            }
-            let before = ranges.len();
-            ranges.retain(|range| stated.contains(self.index(range.start)));
-            if ranges.len() == before {
-                return ranges;
-            }
-        }
-        Vec::new()
-    }
-
-    /// From each start to the end of the last instruction that is reached before the next one.
-    fn ranges(&self) -> impl Iterator<Item = Range<Address>> + '_ {
-        let starts: Vec<usize> = self.starts.ones().collect();
-        (0..starts.len()).filter_map(move |number| {
-            let start = self.code.address(CodeOffset(starts[number] as u32));
-            let arena = self.code.arena_of(start)?;
-            let next =
-                starts.get(number + 1).map_or(arena.end, |next| self.code.address(CodeOffset(*next as u32)));
-            let next = next.min(arena.end);
-            let last =
-                (starts[number]..self.index(next)).rev().find(|place| self.reached.contains(*place))?;
-            let last = self.code.address(CodeOffset(last as u32));
-            let end = last.plus(self.decode(last)?.len() as u64);
-            (end <= next).then_some(start..end)
-        })
-    }
-
-    /// Whether `range` decodes to its end without a gap, each instruction that control reaches in it is one of these, and no known
-    /// instruction reads its bytes.
-    fn is_swept(&self, range: &Range<Address>) -> bool {
-        let mut next = range.start;
-        for instruction in self.instructions(range) {
-            if instruction.is_invalid() {
-                return false;
-            }
-            let (first, end) = (self.index(next), self.index(next) + instruction.len());
-            let has_other = self.reached.contains_any_in_range(first + 1..end);
-            if has_other || self.read.range(first as u32..end as u32).next().is_some() {
-                return false;
-            }
-            next = Address(instruction.next_ip());
-        }
-        next == range.end
-    }
-
-    fn instructions(&self, range: &Range<Address>) -> impl Iterator<Item = Instruction> + use<'data> {
-        let bytes = self.code.bytes(range.clone());
-        Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE).into_iter()
-    }
-
-    fn index(&self, address: Address) -> usize {
+    pub(super) fn index(&self, address: Address) -> usize {
         self.code.offset(address).0 as usize
     }
 
@@ -386,7 +264,7 @@ impl<'run, 'data> Search<'run, 'data> {
         }
     }
 
-    fn decode(&self, place: Address) -> Option<Instruction> {
+    pub(super) fn decode(&self, place: Address) -> Option<Instruction> {
         let arena = self.code.arena_of(place)?;
         let bytes = self.code.bytes(place..arena.end);
         let instruction = Decoder::with_ip(64, bytes, place.0, DecoderOptions::NONE).decode();
@@ -395,7 +273,7 @@ impl<'run, 'data> Search<'run, 'data> {
 }
 
 /// The address that an instruction states.
-enum Stated {
+pub(super) enum Stated {
     /// It jumps or calls there.
     Target(u64),
     /// It keeps it.
@@ -404,7 +282,7 @@ enum Stated {
     Read(u64),
 }
 
-fn stated(instruction: &Instruction) -> Option<Stated> {
+pub(super) fn stated(instruction: &Instruction) -> Option<Stated> {
     if instruction.op0_kind() == OpKind::NearBranch64 {
         return Some(Stated::Target(instruction.near_branch_target()));
     }
@@ -413,16 +291,4 @@ fn stated(instruction: &Instruction) -> Option<Stated> {
         Mnemonic::Lea => Stated::Address(address),
         _ => Stated::Read(address),
     })
-}
-
-/// Whether control does not go on after an instruction.
-pub(super) fn stops(instruction: &Instruction) -> bool {
-    match instruction.flow_control() {
-        FlowControl::UnconditionalBranch
-        | FlowControl::IndirectBranch
-        | FlowControl::Return
-        | FlowControl::Exception => true,
-        FlowControl::Interrupt => instruction.mnemonic() == Mnemonic::Int3,
-        _ => instruction.mnemonic() == Mnemonic::Hlt,
-    }
 }

@@ -50,6 +50,7 @@ use assumed::Assumed;
 use bodies::{Body, Skipped};
 use fragments::Fragment;
 use placed::Copies;
+use references::Evident;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
 use reorder_base::hint::Hint;
@@ -99,6 +100,7 @@ pub struct Candidates {
     fragments: Vec<Fragment>,
     skipped: Vec<Skipped>,
     unlisted: UnlistedPointers,
+    evident: Evident,
 }
 
 /// A piece of code that is copied as one.
@@ -161,7 +163,8 @@ impl Candidates {
                 tables.describes_whole(bodies[fragment.body].range.start, &fragment.original(&bodies))
             });
         }
-        Ok(Self { bodies, fragments, skipped, unlisted: options.unlisted })
+        let evident = Evident::of(file, table)?;
+        Ok(Self { bodies, fragments, skipped, unlisted: options.unlisted, evident })
     }
 
     /// Functions that can be copied, whole or in part.
@@ -179,13 +182,8 @@ impl Candidates {
     ///
     /// # Errors
     /// An image that the verifier cannot read.
-    pub fn candidates(
-        &self,
-        file: &ElfFile<'_>,
-        functions: &ElfFunctions<'_>,
-        analysis: &Analysis<'_>,
-    ) -> Result<Vec<Candidate>> {
-        let (followed, _) = references::followed(file, (functions, analysis), &self.bodies, self.unlisted)?;
+    pub fn candidates(&self, file: &ElfFile<'_>, analysis: &Analysis<'_>) -> Result<Vec<Candidate>> {
+        let (followed, _) = references::followed(file, analysis, &self.bodies, &self.evident, self.unlisted)?;
         let candidate = |fragment: &Fragment| {
             let range = fragment.original(&self.bodies);
             let alignment = placed::alignment_of(range.start, &followed, &analysis.code);
@@ -209,11 +207,11 @@ pub fn copy(
 ) -> Result<Copied> {
     let slot = program_headers::slot(file)?;
     let tables = unwind::OldTables::read(file)?;
-    let Candidates { bodies, fragments, mut skipped, unlisted } = candidates;
+    let Candidates { bodies, fragments, mut skipped, unlisted, evident } = candidates;
     let mut fragments: Vec<Fragment> =
         order.into_iter().filter_map(|number| fragments.get(number).cloned()).collect();
-    let (mut followed, assumed) = references::followed(file, (functions, analysis), &bodies, unlisted)?;
-    let image = Image::new(file, functions, analysis, (tables.as_ref(), &assumed), debug)?;
+    let (mut followed, assumed) = references::followed(file, analysis, &bodies, &evident, unlisted)?;
+    let image = Image::new(file, functions, analysis, (tables.as_ref(), &assumed, &evident), debug)?;
     let originals = originals(&bodies, &fragments);
     followed.retain(|start| is_inside(&originals, *start));
     let mut tables_of_code = tables::of_bodies(file, analysis, &bodies);
@@ -360,6 +358,7 @@ struct Image<'run> {
     analysis: &'run Analysis<'run>,
     tables: Option<&'run unwind::OldTables<'run>>,
     assumed: &'run Assumed,
+    evident: &'run Evident,
     /// Where the segment of copies is in the file and in memory, and the page that it is aligned to.
     offset: u64,
     address: NewAddress,
@@ -372,13 +371,13 @@ impl<'run> Image<'run> {
         file: &'run ElfFile<'run>,
         functions: &'run ElfFunctions<'run>,
         analysis: &'run Analysis<'run>,
-        (tables, assumed): (Option<&'run unwind::OldTables<'run>>, &'run Assumed),
+        (tables, assumed, evident): (Option<&'run unwind::OldTables<'run>>, &'run Assumed, &'run Evident),
         debug: DebugPolicy,
     ) -> Result<Self> {
         let alignment = page(file);
         let offset = (file.bytes.len() as u64).next_multiple_of(alignment);
         let address = segment_address(file, alignment)?;
-        Ok(Self { file, functions, analysis, tables, assumed, offset, address, alignment, debug })
+        Ok(Self { file, functions, analysis, tables, assumed, evident, offset, address, alignment, debug })
     }
 
     /// Originals whose addresses code of the output may form although they follow the copies.
@@ -411,7 +410,7 @@ impl<'run> Image<'run> {
         let mut output = file.bytes.to_vec();
         let index = sections.index_of_copies();
         let listed = (self.functions, self.analysis, self.assumed);
-        references::redirect(file, listed, copies, index, &mut output)?;
+        references::redirect(file, listed, self.evident, copies, index, &mut output)?;
         output.resize(self.offset as usize, 0);
         let at = |address: NewAddress| self.offset + address.distance_from(self.address);
         for (bytes, placed) in contents.iter().zip(&copies.placed) {

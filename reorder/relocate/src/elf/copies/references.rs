@@ -29,8 +29,9 @@ use reorder_verify::evident_functions;
 /// An image that the verifier cannot read.
 pub(super) fn followed(
     file: &ElfFile<'_>,
-    (functions, analysis): (&ElfFunctions<'_>, &Analysis<'_>),
+    analysis: &Analysis<'_>,
     bodies: &[Body],
+    evident: &Evident,
     unlisted: UnlistedPointers,
 ) -> Result<(BTreeSet<Address>, Assumed)> {
     let is_fixed = analysis.code.is_fixed_address;
@@ -38,13 +39,12 @@ pub(super) fn followed(
         // Constants hold addresses that no table lists.
         return Ok((BTreeSet::new(), Assumed::default()));
     }
-    let is_evident = evident(file, functions)?;
     let candidates = bodies.iter().filter(|body| {
         let has_prefix = analysis.partition.block(body.block).start != body.range.start;
         !has_prefix && !analysis.exposure.may_be_addressed(body.block)
     });
     let starts = candidates.flat_map(|body| body.function_starts.iter().copied());
-    let mut followed: BTreeSet<Address> = starts.filter(|start| is_evident(*start)).collect();
+    let mut followed: BTreeSet<Address> = starts.filter(|start| evident.contains(*start)).collect();
     for section in file.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
         let (bytes, address) = (file.section_bytes(section), section.address);
         let is_data = section.kind == object::elf::SHT_PROGBITS.0 && !section.name.starts_with(b".eh_frame");
@@ -72,11 +72,26 @@ pub(super) fn followed(
     Ok((followed, assumed))
 }
 
-/// Which starts are certainly functions: of those that nothing describes, the verifier says it.
-fn evident(file: &ElfFile<'_>, functions: &ElfFunctions<'_>) -> Result<impl Fn(Address) -> bool> {
-    let found: Vec<Address> = functions.found.iter().map(|range| range.start).collect();
-    let evident = evident_functions(file.bytes, &functions.found)?;
-    Ok(move |start: Address| found.binary_search(&start).is_err() || evident.binary_search(&start).is_ok())
+/// Which starts are certainly those of functions.
+pub(super) struct Evident {
+    /// Functions that nothing describes, ascending, and those of them that are evident to the verifier.
+    found: Vec<Address>,
+    evident: Vec<Address>,
+}
+
+impl Evident {
+    /// Asks the verifier about functions that were found in `file`.
+    ///
+    /// # Errors
+    /// An image that the verifier cannot read.
+    pub(super) fn of(file: &ElfFile<'_>, functions: &ElfFunctions<'_>) -> Result<Self> {
+        let found = functions.found.iter().map(|range| range.start).collect();
+        Ok(Self { found, evident: evident_functions(file.bytes, &functions.found)? })
+    }
+
+    fn contains(&self, start: Address) -> bool {
+        self.found.binary_search(&start).is_err() || self.evident.binary_search(&start).is_ok()
+    }
 }
 
 /// The targets of the words of `bytes`, each read as a distance from itself, as in tables of relative pointers.
@@ -129,11 +144,12 @@ fn is_known_address(analysis: &Analysis<'_>, place: Address) -> bool {
 pub(super) fn redirect(
     file: &ElfFile<'_>,
     (functions, analysis, assumed): (&ElfFunctions<'_>, &Analysis<'_>, &Assumed),
+    evident: &Evident,
     copies: &Copies<'_>,
     index: u16,
     output: &mut [u8],
 ) -> Result<()> {
-    redirect_code(analysis, copies, &evident(file, functions)?, output)?;
+    redirect_code(analysis, copies, evident, output)?;
     let mut put = |place: FileOffset, bytes: &[u8]| {
         let start = place.0 as usize;
         if let Some(field) = output.get_mut(start..start + bytes.len()) {
@@ -180,7 +196,7 @@ pub(super) fn redirect(
 fn redirect_code(
     analysis: &Analysis<'_>,
     copies: &Copies<'_>,
-    is_evident: &impl Fn(Address) -> bool,
+    evident: &Evident,
     output: &mut [u8],
 ) -> Result<()> {
     let mut write = |reference: &CodeReference, new: NewAddress| -> Result<()> {
@@ -192,8 +208,8 @@ fn redirect_code(
         rewrite(output, offset, reference, place, new).ok_or_else(|| out_of_reach(reference, new))
     };
     // Branches within a function are not listed with those that leave it.
-    let evident = copies.bodies.iter().filter(|body| is_evident(body.range.start));
-    for (_, step) in evident.flat_map(|body| &body.walk.steps) {
+    let bodies = copies.bodies.iter().filter(|body| evident.contains(body.range.start));
+    for (_, step) in bodies.flat_map(|body| &body.walk.steps) {
         let Some(reference) = step.reference.filter(|reference| reference.usage == Use::Jump) else {
             continue;
         };
@@ -202,7 +218,7 @@ fn redirect_code(
         write(&CodeReference { place, target, form }, copies.branch_target(target))?;
     }
     let blocks = analysis.partition.blocks.iter().enumerate();
-    for (index, block) in blocks.filter(|(_, block)| is_evident(block.first_function)) {
+    for (index, block) in blocks.filter(|(_, block)| evident.contains(block.first_function)) {
         match &analysis.fields {
             CodeFields::X86_64(fields) => {
                 for field in fields.of(index as u32..index as u32 + 1) {

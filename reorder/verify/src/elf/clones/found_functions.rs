@@ -8,18 +8,15 @@
 //! to a function or to a stub of the linker, and none leads out of the code; or a pointer to it lies near a pointer to an evident
 //! or described function.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
-use goblin::elf::reloc::R_X86_64_RELATIVE;
-use goblin::elf::section_header::{SHT_DYNSYM, SHT_FINI_ARRAY, SHT_INIT_ARRAY, SHT_PREINIT_ARRAY, SHT_RELA};
+use goblin::elf::section_header::{SHT_DYNSYM, SHT_FINI_ARRAY, SHT_INIT_ARRAY, SHT_PREINIT_ARRAY};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 use rayon::prelude::*;
 
 use super::code::aligned_words;
-use super::pointers::{SHT_RELR, held_addresses, packed_places};
-use crate::bytes::u64_at;
+use crate::elf::pointers::{loaded_pointers, relative_pointers};
 use crate::elf::symbol_walk::{SymbolView, symbols};
 use crate::elf::view::ElfView;
 use crate::moves::{AddressMoves, Move};
@@ -116,7 +113,7 @@ fn evident(
     let claimed = |target: u64| found.binary_search_by_key(&target, |range| range.start.0).ok();
     let mut is_evident = vec![false; found.len()];
     let mut waiting: Vec<usize> = rooted.into_iter().filter_map(claimed).collect();
-    let pointers = pointers(image);
+    let pointers = relative_pointers(image);
     for _ in 0..MAX_ROUNDS {
         while let Some(number) = waiting.pop() {
             if !std::mem::replace(&mut is_evident[number], true) {
@@ -148,18 +145,6 @@ fn evident(
     }
     let starts = found.iter().zip(is_evident).filter(|(_, is_evident)| *is_evident);
     starts.map(|(range, _)| range.start).collect()
-}
-
-/// The loader's pointers: place and target.
-fn pointers(image: &ElfView<'_>) -> BTreeMap<u64, u64> {
-    let of_kind =
-        |kind: u32| image.sections.iter().filter(move |section| section.is_loaded() && section.kind == kind);
-    let explicit = of_kind(SHT_RELA).flat_map(|section| section.bytes.chunks_exact(24));
-    let explicit =
-        explicit.filter(|entry| u64_at(entry, 8).is_some_and(|info| info == u64::from(R_X86_64_RELATIVE)));
-    let explicit = explicit.filter_map(|entry| Some((u64_at(entry, 0)?, u64_at(entry, 16)?)));
-    let packed = of_kind(SHT_RELR).flat_map(|section| packed_places(section.bytes));
-    explicit.chain(packed.filter_map(|place| Some((place, image.word_at(place)?)))).collect()
 }
 
 /// Bytes of the shortest branch with four bytes of distance.
@@ -253,17 +238,14 @@ fn rooted(image: &ElfView<'_>, described: &[Swept]) -> Vec<u64> {
         .extend(symbols(image, SHT_DYNSYM).filter(SymbolView::is_sized_function).map(|symbol| symbol.value));
     let arrays = [SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY];
     let arrays: Vec<_> = image.sections.iter().filter(|section| arrays.contains(&section.kind)).collect();
-    let is_listed = |place: u64| arrays.iter().any(|section| section.holds(place, place.saturating_add(8)));
     rooted.extend(arrays.iter().flat_map(|section| aligned_words(section)).map(|(_, value)| value));
-    for entry in image
-        .sections
-        .iter()
-        .filter(|section| section.kind == SHT_RELA)
-        .flat_map(|section| section.bytes.chunks_exact(24))
-    {
-        let (place, addend) = (u64_at(entry, 0), u64_at(entry, 16));
-        rooted.extend(addend.filter(|_| place.is_some_and(is_listed)));
-    }
+    let pointers = relative_pointers(image);
+    rooted.extend(
+        arrays
+            .iter()
+            .flat_map(|section| pointers.range(section.address..section.end()))
+            .map(|(_, value)| value),
+    );
     rooted.par_sort_unstable();
     rooted.dedup();
     rooted
@@ -274,7 +256,7 @@ fn named(image: &ElfView<'_>, (found, described): (&[Swept], &[Swept])) -> Vec<u
     let mut named = rooted(image, described);
     let all = || found.iter().chain(described);
     named.extend(all().flat_map(|swept| swept.outer_targets.iter().chain(&swept.kept)));
-    named.extend(held_addresses(image, image.bytes).iter().map(|held| held.before.0));
+    named.extend(loaded_pointers(image).iter().map(|held| held.0));
     named.extend(symbols(image, SHT_DYNSYM).map(|symbol| symbol.value));
     named.retain(|address| image.code_at(*address, *address).is_some());
     named.par_sort_unstable();

@@ -23,15 +23,15 @@ use reorder_base::address::{Address, FileOffset, NewAddress};
 
 const RELA_SIZE: usize = 24;
 /// `SHT_RELR`.
-pub(super) const SHT_RELR: u32 = 19;
+const SHT_RELR: u32 = 19;
 const WORD: u64 = 8;
 /// Position of the entry point in the file header.
 const ENTRY_FIELD: u64 = 24;
 
 /// A field that holds an address: its file position, and what it holds in both files.
-pub(super) struct Held {
+struct Held {
     offset: FileOffset,
-    pub(super) before: Address,
+    before: Address,
     after: NewAddress,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn check_pointers(
 }
 
 /// Addends of relative relocations, the same addresses in the words themselves, and words of packed relocations.
-pub(super) fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
+fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
     let relative = match image.processor {
         Processor::Aarch64 => [R_AARCH64_RELATIVE, R_AARCH64_IRELATIVE],
         Processor::X86_64 => [R_X86_64_RELATIVE, R_X86_64_IRELATIVE],
@@ -91,7 +91,7 @@ pub(super) fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
     found
 }
 
-pub(super) fn packed_places(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
+fn packed_places(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let mut next = 0_u64;
     table.chunks_exact(WORD as usize).flat_map(move |entry| {
         let entry = u64_at(entry, 0).unwrap_or(0);

@@ -43,7 +43,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     // Instructions are words: a block that is not understood hides no references that cannot be listed.
     const NO_OPAQUE_BLOCKS: u64 = 0;
     let code_in_gaps =
-        obligations::check_coverage(code, &partition, NO_OPAQUE_BLOCKS, (coverage, &functions.found))?;
+        obligations::check_coverage(code, &partition, NO_OPAQUE_BLOCKS, coverage, &functions.found)?;
     let decoded_partition = partition.decoded([], code_in_gaps);
     let partition = &decoded_partition;
     let atoms: Vec<Range<Address>> =
