@@ -134,7 +134,7 @@ impl<'run> Walker<'run> {
             let whole = bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
             half.is_some_and(is_one) || whole.is_some_and(is_one)
         };
-        /// `RET` of x86-64.
+        /// `RET` of x86-64 in its one-byte form, the only one that callees such as `__morestack` skip.
         const RETURN: u8 = 0xc3;
         // A compiler would jump there, and the stack is not aligned for a callee: only one that goes on elsewhere is called so.
         let is_return =
