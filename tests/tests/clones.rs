@@ -133,6 +133,44 @@ int main(int count, char **words) {
     assert_eq!(run(Command::new(&new).arg("4")), before);
 }
 
+/// The writer makes no such copies. So the calls are copied while `hlt` follows them, which then becomes `ret` in both files.
+#[test]
+fn copies_of_calls_before_a_return_are_not_proven() {
+    const CALLS: &str = r#"
+int main(void) { return 0; }
+asm(".type caller,@function\ncaller: .cfi_startproc\n call leaf\n hlt\n .cfi_endproc\n .size caller, . - caller\n"
+    ".type leaf,@function\nleaf: .cfi_startproc\n ret\n .cfi_endproc\n .size leaf, . - leaf\n");
+"#;
+    const HALT: u8 = 0xf4;
+    const RETURN: u8 = 0xc3;
+    let directory = tempfile::tempdir().unwrap();
+    let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+    fs::write(directory.path().join("program.c"), CALLS).unwrap();
+    shell(&format!("cd '{}' && gcc -O1 -fPIE -pie program.c -o old", directory.path().display()), LIMIT)
+        .unwrap();
+    for layout in [&["--clone=all"][..], &["--layout", "blocks"]] {
+        let applied = run(reorder()
+            .arg("apply")
+            .arg(&old)
+            .args(layout)
+            .args(["--strategy", "random", "--seed", "1", "-o"])
+            .arg(&new));
+        assert!(applied.success(), "{applied}");
+        let (mut before, mut after) = (fs::read(&old).unwrap(), fs::read(&new).unwrap());
+        assert!(is_proven(&before, &after));
+        let returns = |bytes: &mut [u8]| {
+            let calls = |at: &usize| bytes[*at] == 0xe8 && bytes[*at + 5] == HALT;
+            let calls: Vec<usize> = (0..bytes.len() - 5).filter(calls).collect();
+            calls.iter().for_each(|call| bytes[call + 5] = RETURN);
+            calls.len()
+        };
+        assert_eq!((returns(&mut before), returns(&mut after)), (1, 2), "{layout:?}");
+        let report = verify(&before, &after, VerifyOptions::default()).unwrap();
+        let is_found = |place: &str| place.starts_with("the copied call at");
+        assert!(report.differences.iter().any(|difference| is_found(&difference.place)), "{report:#?}");
+    }
+}
+
 #[test]
 fn startup_runs_in_the_copies() {
     let pair = Pair::build("-fPIE -pie");

@@ -31,7 +31,15 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
     };
     let is_call = matches!(operation, Operation::Call(_) | Operation::CallRegister(_));
     let is_trap = matches!(operation, Operation::Trap);
-    Some(Step { length: WORD as u8, continues, is_call, is_trap, reference, guard: None })
+    Some(Step {
+        length: WORD as u8,
+        continues,
+        is_call,
+        may_be_skipped: false,
+        is_trap,
+        reference,
+        guard: None,
+    })
 }
 
 /// Bytes that a conditional branch reaches forwards: 14 bits of words where it tests a bit, else 19.

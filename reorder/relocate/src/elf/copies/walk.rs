@@ -110,8 +110,8 @@ impl<'run> Walker<'run> {
     /// What was reached. At a fixed address, any four or eight bytes of the body may be an address.
     ///
     /// # Errors
-    /// The first place that holds or forms the address after a call of the body, or where a call through a register or memory
-    /// comes directly before the return of x86-64: its callee may go on after that, like `__morestack` in the large code model.
+    /// The first place that holds or forms the address after a call of the body, or a call directly before a return that its
+    /// callee may skip.
     pub(super) fn finish(self, is_fixed_address: bool) -> Result<Walk, (Obstacle, Address)> {
         let mut found = self.found;
         found.steps.sort_unstable_by_key(|(offset, _)| *offset);
@@ -134,22 +134,16 @@ impl<'run> Walker<'run> {
             let whole = bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
             half.is_some_and(is_one) || whole.is_some_and(is_one)
         };
-        /// `RET` of x86-64 in its one-byte form, the only one that callees such as `__morestack` skip.
-        const RETURN: u8 = 0xc3;
         // A compiler would jump there, and the stack is not aligned for a callee: only one that goes on elsewhere is called so.
-        let is_return =
-            |offset: u32, step: &Step| step.length == 1 && self.code.get(offset as usize) == Some(&RETURN);
-        let is_call_of_unknown =
-            |step: &Step| step.is_call && step.reference.is_none_or(|reference| reference.usage != Use::Call);
-        let returning = found.steps.windows(2).find_map(|pair| match pair {
-            [(offset, call), (next, end)] if is_call_of_unknown(call) && is_return(*next, end) => {
+        let skipping = found.steps.windows(2).find_map(|pair| match pair {
+            [(offset, call), (next, end)] if call.is_call && end.may_be_skipped => {
                 (offset + u32::from(call.length) == *next).then_some(u64::from(*offset))
             }
             _ => None,
         });
         let positions = is_fixed_address.then_some(0..self.code.len());
         let holding = || positions.and_then(|mut all| all.find(holds_one)).map(|offset| offset as u64);
-        match forming.or(returning).or_else(holding) {
+        match forming.or(skipping).or_else(holding) {
             Some(offset) => Err((Obstacle::ReturnAddressKnown, self.range.start.plus(offset))),
             None => Ok(found),
         }

@@ -22,7 +22,9 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
     };
     let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
     let is_trap = matches!(instruction.flow_control(), FlowControl::Interrupt | FlowControl::Exception);
-    Some(Step { length, continues: continues(&instruction), is_call, is_trap, reference, guard: None })
+    let may_be_skipped = instruction.flow_control() == FlowControl::Return;
+    let continues = continues(&instruction);
+    Some(Step { length, continues, is_call, may_be_skipped, is_trap, reference, guard: None })
 }
 
 fn continues(instruction: &Instruction) -> bool {

@@ -6,6 +6,7 @@
 
 use super::copies::Copies;
 use super::instruction::{Pair, Use, compare, jump_target};
+use super::skipped_return::check_next;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
 
@@ -58,6 +59,9 @@ fn follow_from(copies: &mut Copies<'_>, start: NewAddress) -> Result<(), Differe
                 let found = after.to_string();
                 return Err(Difference::new(Check::Copies, copies.offset(address), name, expected, found));
             }
+        }
+        if pair.is_call {
+            check_next(copies, address, original.plus(length))?;
         }
         if !pair.continues {
             return Ok(());

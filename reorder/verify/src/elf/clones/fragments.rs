@@ -10,6 +10,7 @@ use super::guard::Guard;
 use super::instruction::{Pair, Use, jump_target};
 use super::pairing::{PairWalk, Repeated};
 use super::record::Copied;
+use super::skipped_return::check_next;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
 
@@ -96,7 +97,9 @@ fn check_stated(
     (islands, used): (&[TailJump], &mut [bool]),
 ) -> Result<(), Difference> {
     if pair.is_call {
-        copies.returned_to.insert(at.original.plus(pair.old_length));
+        let next = at.original.plus(pair.old_length);
+        check_next(copies, at.copy, next)?;
+        copies.returned_to.insert(next);
     }
     if let Some((before, after)) =
         pair.kept.filter(|(before, after)| !copies.is_assumed_pointer(*before, *after))

@@ -30,6 +30,7 @@ mod restartable;
 mod rows;
 mod search_table;
 mod segments;
+mod skipped_return;
 mod symbols;
 mod tables;
 mod unwind;

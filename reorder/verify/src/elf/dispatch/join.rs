@@ -52,6 +52,19 @@ impl State {
                 None => self.joined((&before, pair.0), (other, pair.1), Root(first + number as u32), widens),
             };
         }
+        for number in (0..REGISTERS).filter(|&number| is_other(number)) {
+            let whole = |whole: &usize| {
+                let name = Symbol { root: Root(first + *whole as u32), add: 0, bits: 64 };
+                *whole != number && self.registers[*whole] == Value::Symbol(name)
+            };
+            let parts = (0..REGISTERS).filter(whole);
+            let part =
+                parts.filter_map(|whole| Some((whole, low_bits((&before, other), number, whole)?))).next();
+            if let Some((whole, bits)) = part {
+                self.registers[number] =
+                    Value::Symbol(Symbol { root: Root(first + whole as u32), add: 0, bits });
+            }
+        }
         let named = shared((&before, other), first + REGISTERS as u32);
         for group in &named {
             self.forget_copies(group.root, None, &group.places);
@@ -135,6 +148,23 @@ impl State {
     }
 }
 
+/// How many of the lowest bits of the register `whole` are the number in the register `part`, in both states. Of two registers
+/// that hold the same number, the first counts as the whole one.
+fn low_bits((one, other): (&State, &State), part: usize, whole: usize) -> Option<u8> {
+    let bits_in = |state: &State| match (state.registers[part], state.registers[whole]) {
+        (Value::Symbol(part), Value::Symbol(whole)) => {
+            let is_part = part.root == whole.root
+                && part.bits <= whole.bits
+                && part.add & mask(part.bits) == whole.add & mask(part.bits);
+            is_part.then_some((part.bits, part.bits == whole.bits))
+        }
+        _ => None,
+    };
+    let ((bits, is_same), (other_bits, is_same_there)) = (bits_in(one)?, bits_in(other)?);
+    let is_equal = is_same && is_same_there;
+    (bits == other_bits && (!is_equal || whole < part)).then_some(bits)
+}
+
 /// The lowest bits of a number.
 fn truncated(value: Value, bits: u8) -> Value {
     match value {
@@ -187,6 +217,25 @@ mod tests {
         assert_eq!(joined(&[one, two, three, four, five, one]), None);
         // A small number is no address.
         assert_eq!(joined(&[one, Value::constant(5)]), None);
+    }
+
+    fn low(root: u32, bits: u8) -> Value {
+        Value::Symbol(Symbol { root: Root(root), add: 0, bits })
+    }
+
+    /// `movzwl %bp,%ebx` before a loop that compares `%bp` and reads a table with `%ebx`.
+    #[test]
+    fn what_is_a_part_of_another_register_on_both_paths_stays_one() {
+        let mut state = with(&[(3, low(40, 16)), (5, low(40, 32))]);
+        let joined = |state: &State| {
+            let root = state.register(5).root();
+            state.register(3) == Value::Symbol(Symbol { root: root.unwrap(), add: 0, bits: 16 })
+        };
+        assert!(state.join(&with(&[(3, low(41, 16)), (5, low(41, 32))]), PLACE, false) && joined(&state));
+        assert!(!state.join(&with(&[(3, low(42, 16)), (5, low(42, 32))]), PLACE, false) && joined(&state));
+        // On another path it is the part of something else; no later path makes it one again.
+        assert!(state.join(&with(&[(3, low(43, 16)), (5, low(44, 32))]), PLACE, false) && !joined(&state));
+        assert!(!state.join(&with(&[(3, low(42, 16)), (5, low(42, 32))]), PLACE, false) && !joined(&state));
     }
 
     #[test]

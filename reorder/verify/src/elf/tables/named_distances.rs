@@ -11,11 +11,14 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use goblin::elf::header::ET_EXEC;
 use rayon::prelude::*;
 
 use super::words::TableWord;
+use crate::elf::absolute::section_constants;
 use crate::elf::pair::ImagePair;
 use crate::elf::pointers::loaded_pointers;
+use crate::processor::Processor;
 use crate::report::{Check, Difference};
 use reorder_base::address::Address;
 
@@ -59,6 +62,7 @@ pub(super) fn stale_distances(
     let held = || {
         held.get_or_init(|| {
             let mut held = loaded_pointers(pair.old);
+            held.extend(stated_addresses(pair));
             held.par_sort_unstable();
             held.dedup();
             held
@@ -117,7 +121,15 @@ fn holds_from(pair: ImagePair<'_>, place: Address, bases: &[Address]) -> bool {
     bases.iter().any(|&base| (0..NEAR_WORDS).all(|number| holds(base, place.plus(number * WIDTH))))
 }
 
-/// The same for their own places, and for the sorted addresses `held` that pointers hold.
+/// Constants of x86-64 code at a fixed address: `movslq table(,%rax,4)` names its table in no other way.
+fn stated_addresses(pair: ImagePair<'_>) -> Vec<Address> {
+    let is_fixed = pair.old.header.e_type == ET_EXEC && pair.old.processor == Processor::X86_64;
+    let sections = pair.old.code_sections().filter(|_| is_fixed);
+    let constants = sections.flat_map(|section| section_constants(section, pair.moves));
+    constants.map(|(_, value)| Address(value)).collect()
+}
+
+/// The same for their own places, and for the sorted addresses `held` that pointers hold or code states.
 fn holds_from_held(pair: ImagePair<'_>, place: Address, held: &[Address]) -> bool {
     let first = Address(place.0.saturating_sub(MAX_WORDS * WIDTH));
     let from = held.partition_point(|&base| base < first);

@@ -1,0 +1,43 @@
+//! Calls whose callee may go on after the return that follows: `__morestack` of split stacks returns to the byte after it.
+//!
+//! The bytes after that return are no copy of what follows the original, so such calls have none. Which callee does this is
+//! not asked: by the System V ABI (AMD64, "The Stack Frame") the stack is not aligned for a call there.
+
+use super::copies::Copies;
+use crate::processor::Processor;
+use crate::report::{Check, Difference};
+use reorder_base::address::{Address, NewAddress};
+
+/// Checks the copy at `copy` of a call whose original returns to `next`.
+///
+/// # Errors
+/// The original returns at once after the call.
+pub(super) fn check_next(copies: &Copies<'_>, copy: NewAddress, next: Address) -> Result<(), Difference> {
+    let returns = copies.old.processor == Processor::X86_64
+        && copies.originals(next).is_some_and(|bytes| is_return(bytes));
+    if !returns {
+        return Ok(());
+    }
+    let name = format!("the copied call at {copy}");
+    let expected = "no copy, because the callee may skip the return after it";
+    Err(Difference::new(Check::Copies, copies.offset(copy), name, expected, "a copy"))
+}
+
+/// Near returns, after prefixes that processors pass over (`REP RET`, `BND RET`).
+/// Source: Intel SDM, volume 2, `RET`.
+fn is_return(bytes: &[u8]) -> bool {
+    let opcode = bytes.iter().find(|byte| !matches!(byte, 0xf2 | 0xf3));
+    matches!(opcode, Some(0xc2 | 0xc3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_return;
+
+    #[test]
+    fn returns_are_recognised_with_their_prefixes() {
+        assert!([&[0xc3][..], &[0xf3, 0xc3], &[0xf2, 0xc3], &[0xc2, 8, 0]].into_iter().all(is_return));
+        // movss and leave.
+        assert!(![&[][..], &[0xf3], &[0xf3, 0x0f, 0x10, 0xc3], &[0xc9, 0xc3]].into_iter().any(is_return));
+    }
+}
