@@ -6,7 +6,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::cli::trades;
 use crate::optimize_report::SimulatedPages;
+use reorder_layout::Traded;
 use reorder_report::table::{Table, change, counted, grouped};
 use reorder_report::visible::visible;
 use reorder_report::{Report, Width};
@@ -72,6 +74,9 @@ pub(crate) struct OptimizedImage {
     /// By the recorded runs.
     #[serde(flatten)]
     pub pages: SimulatedPages,
+    /// What was traded for size.
+    #[serde(flatten)]
+    pub traded: Traded,
 }
 
 /// One `--run`.
@@ -181,6 +186,9 @@ impl Report for OptimizeSetReport {
             .flat_map(|measured| measured.limits().map(Warning::text))
             .collect();
         text.extend(limits.iter().map(|limit| format!("note: {limit}\n")));
+        for image in &self.images {
+            text.extend(trades::choices(&image.traded).map(|choice| format!("{}: {choice}\n", image.image)));
+        }
         for kept in &self.left {
             if let Some(refusal) = &kept.refusal {
                 text.push_str(&format!("not moved: {}: {refusal}\n", kept.library));

@@ -10,9 +10,11 @@ use crate::cli::check_args::CheckArguments;
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::moved_set::MovedSet;
+use crate::cli::trades;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, Result};
 use reorder_image::macho::is_macho;
+use reorder_layout::Traded;
 use reorder_relocate::apply::ApplySummary;
 use reorder_report::table::{Table, counted, grouped};
 use reorder_report::{Report, Width};
@@ -30,6 +32,9 @@ struct SetImage {
     left_out: Option<String>,
     #[serde(flatten)]
     summary: Option<ApplySummary>,
+    /// What was traded for size.
+    #[serde(flatten)]
+    traded: Traded,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
@@ -66,9 +71,16 @@ impl Report for SetReport {
             ]);
         }
         let moved = self.images.iter().filter(|image| image.output.is_some()).count();
+        let traded: String = self
+            .images
+            .iter()
+            .flat_map(|image| {
+                trades::choices(&image.traded).map(move |choice| format!("{}: {choice}\n", image.image))
+            })
+            .collect();
         let checks: String = self.checks.iter().map(CheckedRun::text).collect();
         format!(
-            "{}\n{checks}{moved} of {} moved and verified, and the loader finds them; run the program with:\n  {}\n",
+            "{}\n{traded}{checks}{moved} of {} moved and verified, and the loader finds them; run the program with:\n  {}\n",
             table.render(width),
             counted(self.images.len() as u64, "image"),
             self.start
@@ -112,6 +124,7 @@ pub(super) fn run(
         output: Some(image.output.display().to_string()),
         left_out: None,
         summary: Some(image.applied.summary.clone()),
+        traded: image.applied.traded.clone(),
         warnings: image.applied.warnings.clone(),
     });
     let left = set.left.iter().map(|image| SetImage {
@@ -119,6 +132,7 @@ pub(super) fn run(
         output: None,
         left_out: Some(image.reason.clone()),
         summary: None,
+        traded: Traded::default(),
         warnings: Vec::new(),
     });
     context.print(&SetReport {

@@ -136,6 +136,7 @@ fn optimized(image: &MovedImage, recordings: &[Recording]) -> Result<OptimizedIm
         functions_moved: summary.functions_moved as u64,
         functions_pinned: summary.pinned.len() as u64,
         pages: SimulatedPages::of(&simulation),
+        traded: image.applied.traded.clone(),
     })
 }
 

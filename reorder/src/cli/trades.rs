@@ -12,6 +12,13 @@ pub(crate) fn text(traded: &Traded) -> String {
     compression.into_iter().chain(previous).collect()
 }
 
+/// What was chosen, a sentence for each thing that was asked for.
+pub(crate) fn choices(traded: &Traded) -> impl Iterator<Item = String> {
+    let compression =
+        traded.trades.as_ref().map(|trades| format!("compression: {}", sentence(&trades.chosen)));
+    compression.into_iter().chain(traded.previous.as_ref().map(previous_line))
+}
+
 /// The choice, and what other budgets would give.
 fn compression_text(trades: &Trades) -> String {
     let mut text = format!("compression: {}\n", sentence(&trades.chosen));
@@ -103,6 +110,8 @@ mod tests {
             ]
         );
         assert_eq!(text(&Traded::default()), "");
+        let choice: Vec<String> = choices(&traded).collect();
+        assert!(told.starts_with(&choice.concat()) && choice.len() == 1, "{choice:?}");
         let trades = Trades { chosen, curve: vec![point(20, chosen)] };
         let alone = text(&Traded { trades: Some(trades), previous: None });
         assert!(alone.ends_with("--effort thorough prints what other budgets give\n"), "{alone}");

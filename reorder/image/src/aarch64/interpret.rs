@@ -75,6 +75,7 @@ impl Round<'_, '_> {
                         Value::Offset(_) | Value::Computed | Value::Entry(_) => {
                             self.facts.unexplained.add(index, None);
                         }
+                        Value::Number => self.facts.calls_number = true,
                         _ => {}
                     }
                     self.call(&mut registers);

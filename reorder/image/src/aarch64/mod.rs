@@ -125,6 +125,9 @@ impl Builder<'_, '_> {
             if self.facts.unexplained.first.is_some() {
                 self.keep_summands();
             }
+            if self.facts.calls_number {
+                self.keep_called_sums();
+            }
             return self.keep_everything(index);
         }
         for index in 0..self.words.len() {
@@ -144,6 +147,9 @@ impl Builder<'_, '_> {
         if let Some(index) = self.facts.unexplained.first {
             self.pin(PinReason::UnresolvedJump, self.place(index as usize));
             self.keep_summands();
+        }
+        if self.facts.calls_number {
+            self.keep_called_sums();
         }
         if self.facts.runs_over_end {
             self.result.ties.push(self.atom.end);

@@ -61,7 +61,7 @@ fn follow_from(copies: &mut Copies<'_>, start: NewAddress) -> Result<(), Differe
             }
         }
         if pair.is_call {
-            check_next(copies, address, original.plus(length))?;
+            check_next(copies, (address, original), original.plus(length))?;
         }
         if !pair.continues {
             return Ok(());

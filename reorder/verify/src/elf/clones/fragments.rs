@@ -98,7 +98,7 @@ fn check_stated(
 ) -> Result<(), Difference> {
     if pair.is_call {
         let next = at.original.plus(pair.old_length);
-        check_next(copies, at.copy, next)?;
+        check_next(copies, (at.copy, at.original), next)?;
         copies.returned_to.insert(next);
     }
     if let Some((before, after)) =

@@ -8,13 +8,19 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
 
-/// Checks the copy at `copy` of a call whose original returns to `next`.
+/// Checks the copy at `copy` of the call at `original`, which returns to `next`.
 ///
 /// # Errors
 /// The original returns at once after the call.
-pub(super) fn check_next(copies: &Copies<'_>, copy: NewAddress, next: Address) -> Result<(), Difference> {
+pub(super) fn check_next(
+    copies: &Copies<'_>,
+    (copy, original): (NewAddress, Address),
+    next: Address,
+) -> Result<(), Difference> {
+    // What follows a function is not its own: a call there does not return, or runs into the next function.
     let returns = copies.old.processor == Processor::X86_64
-        && copies.originals(next).is_some_and(|bytes| is_return(bytes));
+        && copies.is_middle(original, next)
+        && copies.originals(next).is_some_and(is_return);
     if !returns {
         return Ok(());
     }

@@ -8,7 +8,8 @@ use rayon::prelude::*;
 
 use super::{CodeOutcome, FunctionPair, FunctionShape};
 use crate::aarch64::{
-    self, CodePair, Counts, MovedPages, dispatches, leaving_targets, own_distances, summed_addresses,
+    self, CodePair, Counts, MovedPages, called_sums, dispatches, leaving_targets, own_distances,
+    summed_addresses,
 };
 use crate::bytes::u64_at;
 use crate::elf::pair::ImagePair;
@@ -48,6 +49,9 @@ impl FunctionPair<'_> {
             let range = self.images.moves.containing(Address(address));
             range.is_some_and(|range| range.old_start.0 == address)
         };
+        let is_data =
+            |address: u64| self.images.old.section_at(address).is_some_and(|section| !section.is_code());
+        outcome.distances.extend(called_sums(self.old_bytes, self.range.old_start.0, is_function, is_data));
         let summed = summed_addresses(self.old_bytes, self.range.old_start.0, is_function);
         outcome.summed.extend(summed.into_iter().map(Address));
         outcome.sums.extend(found.sums);

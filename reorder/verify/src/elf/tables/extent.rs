@@ -6,10 +6,6 @@ use reorder_base::address::Address;
 /// From this bound on, a calculated bound only reflects the width of the index, a byte or more, not its values.
 const MIN_TYPE_BOUND: u64 = 255;
 
-/// The largest numbers of one byte and of two: a comparison with one of them, such as of a sign-extended index with minus one,
-/// shows nothing of a table.
-const TYPE_BOUNDS: [u64; 2] = [0xff, 0xffff];
-
 /// How the end of a table is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -82,8 +78,7 @@ pub(super) fn end_of(index: Bounds) -> (u64, End) {
     let count = index.most.saturating_sub(least).saturating_add(1);
     let end = match (index.is_compared, index.most) {
         _ if is_free => End::Unknown(u64::MAX),
-        (true, most) if !TYPE_BOUNDS.contains(&most) => End::Proven(count),
-        (true, _) => End::Unknown(count),
+        (true, _) => End::Proven(count),
         (false, most) if most < MIN_TYPE_BOUND => End::Calculated(count),
         _ => End::Unknown(count),
     };
@@ -108,13 +103,6 @@ impl End {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_comparison_with_the_largest_number_of_a_type_proves_no_end() {
-        let end = |most| end_of(Bounds { least: 0, most, is_compared: true }).1;
-        assert_eq!([0xff, 0xffff].map(end), [End::Unknown(0x100), End::Unknown(0x1_0000)]);
-        assert_eq!([0xfe, 0x100].map(end), [End::Proven(0xff), End::Proven(0x101)]);
-    }
 
     #[test]
     fn a_table_begins_where_its_words_count_from() {
