@@ -171,6 +171,28 @@ asm(".type caller,@function\ncaller: .cfi_startproc\n call leaf\n hlt\n .cfi_end
     }
 }
 
+/// gcc does not align functions at -O1: after the call that ends `stop` comes the return of `nothing`.
+#[test]
+fn a_call_that_ends_a_function_may_have_a_copy() {
+    const CALLS: &str = r#"
+#include <stdlib.h>
+volatile int x;
+__attribute__((noinline, noreturn)) void stop(void) { x = 1; abort(); }
+__attribute__((noinline)) void nothing(void) { }
+int main(int count, char **words) { if (count > 2) stop(); nothing(); return 0; }
+"#;
+    let directory = tempfile::tempdir().unwrap();
+    let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+    fs::write(directory.path().join("program.c"), CALLS).unwrap();
+    shell(&format!("cd '{}' && gcc -O1 -fPIE -pie program.c -o old", directory.path().display()), LIMIT)
+        .unwrap();
+    let applied =
+        run(reorder().arg("apply").arg(&old).args(["--clone=all", "--strategy", "random", "-o"]).arg(&new));
+    assert!(applied.success(), "{applied}");
+    let symbols = shell(&format!("nm '{}'", new.display()), LIMIT).unwrap();
+    assert!(symbols.contains("stop.reorder"), "{symbols}");
+}
+
 #[test]
 fn startup_runs_in_the_copies() {
     let pair = Pair::build("-fPIE -pie");

@@ -7,9 +7,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use end_to_end::{process, workspace};
+use object::{Object as _, ObjectSymbol as _};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
+use reorder_image::functions::FunctionIndex;
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Arrangement;
@@ -58,6 +60,69 @@ fn distances_past_a_name_must_not_go_stale() {
         let report = report_of_unaware(&whole, &whole[end - 16..end], &[0; 16], 1);
         let is_stale = |place: &str| place.contains("to a function as the word next to it does");
         assert!(report.differences.iter().any(|difference| is_stale(&difference.place)), "{report:#?}");
+    }
+}
+
+/// The same for two distances to functions that swapped their places, where nothing else moved: the words lead to the ends of
+/// the functions before them, and from a string that code names before the table into functions, but the string is no table.
+#[test]
+fn distances_to_functions_that_swapped_must_not_go_stale() {
+    for (flags, filler) in [("-fPIE -pie", 0), ("-fno-pie -no-pie", 0), ("-fno-pie -no-pie", 512)] {
+        let scratch = tempfile::tempdir().unwrap();
+        let named = if flags.contains("no-pie") { "mov $string, %eax" } else { "lea string(%rip), %rax" };
+        let functions: String = ["before", "one", "between", "two", "after"]
+            .map(|name| {
+                format!(
+                    ".p2align 5\n.globl {name}\n.type {name},@function\n{name}: .cfi_startproc\n mov ${},%eax\n .fill 26,1,0x90\n \
+                     ret\n.cfi_endproc\n.size {name}, . - {name}\n",
+                    name.len()
+                )
+            })
+            .concat();
+        let source = format!(
+            ".text\n{functions}.globl main\n.type main,@function\nmain: .cfi_startproc\n lea table(%rip), %rcx\n {named}\n xor %eax, %eax\n \
+             ret\n.cfi_endproc\n.size main, . - main\n.section .rodata\n.p2align 4\nstring: .asciz \"0123456789abcde\"\n.fill {filler}\n\
+             table: .long 0x1d1d1d1d, 0x2d2d2d2d\n.quad 0x1122334455667788\n.section .note.GNU-stack,\"\",@progbits\n"
+        );
+        fs::write(scratch.path().join("program.s"), source).unwrap();
+        let build = format!("cd '{}' && gcc {flags} program.s -o image", scratch.path().display());
+        process::shell(&build, Duration::from_secs(120)).unwrap();
+        let old = fs::read(scratch.path().join("image")).unwrap();
+        let file = ElfFile::parse(&old).unwrap();
+        let functions = ElfFunctions::collect(&file).unwrap();
+        let find = |name: &str| {
+            let named =
+                functions.table.iter().find(|(index, _)| functions.table.display_name(*index) == name);
+            named.unwrap().0
+        };
+        let (one, two) = (find("one"), find("two"));
+        let swapped = functions.table.iter().map(|(index, _)| match index {
+            index if index == one => two,
+            index if index == two => one,
+            index => index,
+        });
+        let order: Vec<FunctionIndex> = swapped.collect();
+        let analysis = Analysis::new(&file, &functions).unwrap();
+        let new = apply(&file, &functions, analysis, Arrangement::Order(&order), RelocateOptions::default());
+        let mut new = new.unwrap().bytes;
+        let mut whole = old.clone();
+        let marks: Vec<u8> = [0x1d1d_1d1d_u32, 0x2d2d_2d2d].map(u32::to_le_bytes).concat();
+        let &[table] = places_of(&whole, &marks).as_slice() else {
+            panic!("the table stands elsewhere, too")
+        };
+        let symbols = object::File::parse(&*old).unwrap();
+        let address = symbols.symbols().find(|symbol| symbol.name() == Ok("table")).unwrap().address();
+        let distance =
+            |function| (functions.table.get(function).start.0.wrapping_sub(address) as u32).to_le_bytes();
+        let words = [distance(one), distance(two)].concat();
+        put(&mut whole, &[table], &words);
+        put(&mut new, &[table], &words);
+        let report = verify(&whole, &new, VerifyOptions::default()).unwrap();
+        let is_stale = |place: &str| place.contains("to a function as the word next to it does");
+        assert!(
+            report.differences.iter().any(|difference| is_stale(&difference.place)),
+            "{flags} {filler}: {report:#?}"
+        );
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
         length: WORD as u8,
         continues,
         is_call,
-        may_be_skipped: false,
+        is_skippable: false,
         is_trap,
         reference,
         guard: None,

@@ -169,7 +169,7 @@ mod tests {
             length: 2,
             continues: true,
             is_call: false,
-            may_be_skipped: false,
+            is_skippable: false,
             is_trap: false,
             reference: Some(far),
             guard: None,

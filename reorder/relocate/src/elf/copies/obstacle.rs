@@ -16,6 +16,8 @@ pub enum Obstacle {
     TakesOwnPlace,
     /// It compares an address that it returns to, or calls a function that computes with one.
     ReturnAddressKnown,
+    /// It calls directly before a return, which the callee may skip.
+    CallBeforeReturn,
     /// Bytes of unknown meaning end at its entry; callers may read them relative to it.
     BytesBeforeEntry,
     /// A branch or literal cannot reach its target from anywhere else.
@@ -37,6 +39,7 @@ impl fmt::Display for Obstacle {
             Self::ReturnAddressKnown => {
                 "it refers to the address after one of its calls, or calls a function that computes with its return address"
             }
+            Self::CallBeforeReturn => "it calls directly before a return, which the callee may skip",
             Self::BytesBeforeEntry => "callers may read the bytes before its entry",
             Self::ShortReach => "a branch or a literal has too short a reach",
             Self::InsideKnown => "a place inside it is known elsewhere",

@@ -14,8 +14,8 @@ pub(super) struct Step {
     pub continues: bool,
     /// It passes the address of the next instruction to its callee.
     pub is_call: bool,
-    /// It returns, and a callee may go on after it if it comes directly after the call: only on x86-64, as `__morestack` does.
-    pub may_be_skipped: bool,
+    /// A return of x86-64, which a callee may skip when it follows the call. On AArch64 none does.
+    pub is_skippable: bool,
     /// It stops the program, unless a handler of the program continues after it.
     pub is_trap: bool,
     /// The address that it states, if any.

@@ -110,8 +110,7 @@ impl<'run> Walker<'run> {
     /// What was reached. At a fixed address, any four or eight bytes of the body may be an address.
     ///
     /// # Errors
-    /// The first place that holds or forms the address after a call of the body, or a call directly before a return that its
-    /// callee may skip.
+    /// A place that holds or forms the address after a call of the body, or a call that a return follows.
     pub(super) fn finish(self, is_fixed_address: bool) -> Result<Walk, (Obstacle, Address)> {
         let mut found = self.found;
         found.steps.sort_unstable_by_key(|(offset, _)| *offset);
@@ -134,18 +133,20 @@ impl<'run> Walker<'run> {
             let whole = bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
             half.is_some_and(is_one) || whole.is_some_and(is_one)
         };
-        // A compiler would jump there, and the stack is not aligned for a callee: only one that goes on elsewhere is called so.
+        // `__morestack` goes on at the byte after this return, and the copy holds nothing there. Any call may be one of it.
         let skipping = found.steps.windows(2).find_map(|pair| match pair {
-            [(offset, call), (next, end)] if call.is_call && end.may_be_skipped => {
+            [(offset, call), (next, end)] if call.is_call && end.is_skippable => {
                 (offset + u32::from(call.length) == *next).then_some(u64::from(*offset))
             }
             _ => None,
         });
         let positions = is_fixed_address.then_some(0..self.code.len());
         let holding = || positions.and_then(|mut all| all.find(holds_one)).map(|offset| offset as u64);
-        match forming.or(skipping).or_else(holding) {
-            Some(offset) => Err((Obstacle::ReturnAddressKnown, self.range.start.plus(offset))),
-            None => Ok(found),
+        let at = |offset: u64| self.range.start.plus(offset);
+        match (forming.or_else(holding), skipping) {
+            (Some(offset), _) => Err((Obstacle::ReturnAddressKnown, at(offset))),
+            (None, Some(offset)) => Err((Obstacle::CallBeforeReturn, at(offset))),
+            (None, None) => Ok(found),
         }
     }
 }

@@ -22,9 +22,9 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
     };
     let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
     let is_trap = matches!(instruction.flow_control(), FlowControl::Interrupt | FlowControl::Exception);
-    let may_be_skipped = instruction.flow_control() == FlowControl::Return;
+    let is_skippable = instruction.flow_control() == FlowControl::Return;
     let continues = continues(&instruction);
-    Some(Step { length, continues, is_call, may_be_skipped, is_trap, reference, guard: None })
+    Some(Step { length, continues, is_call, is_skippable, is_trap, reference, guard: None })
 }
 
 fn continues(instruction: &Instruction) -> bool {

@@ -1,7 +1,7 @@
 //! Calls whose callee may go on after the return that follows: `__morestack` of split stacks returns to the byte after it.
 //!
-//! The bytes after that return are no copy of what follows the original, so such calls have none. Which callee does this is
-//! not asked: by the System V ABI (AMD64, "The Stack Frame") the stack is not aligned for a call there.
+//! After the copy of that return there is other code. Any callee might do this, so no call directly before a return may have a
+//! copy.
 
 use super::copies::Copies;
 use crate::processor::Processor;
@@ -25,7 +25,7 @@ pub(super) fn check_next(
         return Ok(());
     }
     let name = format!("the copied call at {copy}");
-    let expected = "no copy, because the callee may skip the return after it";
+    let expected = "no copy: a return follows the call, and the callee may skip it";
     Err(Difference::new(Check::Copies, copies.offset(copy), name, expected, "a copy"))
 }
 

@@ -3,9 +3,11 @@
 //! Joins come to an end. Bounds that still change after some joins are dropped. Sets of addresses are not widened: each of
 //! the sixteen that one place makes can only gain addresses there, at most three times, or be dropped; then the register
 //! has a name without a set, and no later join gives that name a set again, because both sides must have one. Places in
-//! memory that share a name can only be split into smaller groups, and a place without a name never gets one again.
+//! memory that share a name can only be split into smaller groups, and a place without a name never gets one again. A register
+//! becomes a part of another one only if it was one in both states, so a relation that is lost never returns.
 
 use super::interval::{Interval, mask};
+use super::parts::{Part, parts};
 use super::shared_cells::shared;
 use super::state::{Limit, Place, REGISTERS, State};
 use super::value::{Bounds, Root, Symbol, Value};
@@ -45,25 +47,18 @@ impl State {
         for number in (0..REGISTERS).filter(|&number| is_other(number)) {
             self.forget_copies(Root(first + number as u32), Some(number), &[]);
         }
+        let parts = parts((&before, other), is_other);
         for number in (0..REGISTERS).filter(|&number| is_other(number)) {
             let pair = (before.registers[number], other.registers[number]);
-            self.registers[number] = match unlike(pair.0, pair.1) {
-                Some(value) => value,
-                None => self.joined((&before, pair.0), (other, pair.1), Root(first + number as u32), widens),
+            self.registers[number] = match (unlike(pair.0, pair.1), parts[number]) {
+                (Some(value), _) => value,
+                (None, Some(Part { whole, bits })) => {
+                    Value::Symbol(Symbol { root: Root(first + whole as u32), add: 0, bits })
+                }
+                (None, None) => {
+                    self.joined((&before, pair.0), (other, pair.1), Root(first + number as u32), widens)
+                }
             };
-        }
-        for number in (0..REGISTERS).filter(|&number| is_other(number)) {
-            let whole = |whole: &usize| {
-                let name = Symbol { root: Root(first + *whole as u32), add: 0, bits: 64 };
-                *whole != number && self.registers[*whole] == Value::Symbol(name)
-            };
-            let parts = (0..REGISTERS).filter(whole);
-            let part =
-                parts.filter_map(|whole| Some((whole, low_bits((&before, other), number, whole)?))).next();
-            if let Some((whole, bits)) = part {
-                self.registers[number] =
-                    Value::Symbol(Symbol { root: Root(first + whole as u32), add: 0, bits });
-            }
         }
         let named = shared((&before, other), first + REGISTERS as u32);
         for group in &named {
@@ -148,23 +143,6 @@ impl State {
     }
 }
 
-/// How many of the lowest bits of the register `whole` are the number in the register `part`, in both states. Of two registers
-/// that hold the same number, the first counts as the whole one.
-fn low_bits((one, other): (&State, &State), part: usize, whole: usize) -> Option<u8> {
-    let bits_in = |state: &State| match (state.registers[part], state.registers[whole]) {
-        (Value::Symbol(part), Value::Symbol(whole)) => {
-            let is_part = part.root == whole.root
-                && part.bits <= whole.bits
-                && part.add & mask(part.bits) == whole.add & mask(part.bits);
-            is_part.then_some((part.bits, part.bits == whole.bits))
-        }
-        _ => None,
-    };
-    let ((bits, is_same), (other_bits, is_same_there)) = (bits_in(one)?, bits_in(other)?);
-    let is_equal = is_same && is_same_there;
-    (bits == other_bits && (!is_equal || whole < part)).then_some(bits)
-}
-
 /// The lowest bits of a number.
 fn truncated(value: Value, bits: u8) -> Value {
     match value {
@@ -233,6 +211,11 @@ mod tests {
         };
         assert!(state.join(&with(&[(3, low(41, 16)), (5, low(41, 32))]), PLACE, false) && joined(&state));
         assert!(!state.join(&with(&[(3, low(42, 16)), (5, low(42, 32))]), PLACE, false) && joined(&state));
+        // What is learned of one is learned of the other.
+        let mut compared = state.clone();
+        let Value::Symbol(whole) = compared.register(5) else { panic!("the join gives a name") };
+        assert!(compared.learn(Symbol { bits: 16, ..whole }, Interval::new(0, 8, 16)));
+        assert_eq!(compared.bounds(compared.register(3)).most, 8);
         // On another path it is the part of something else; no later path makes it one again.
         assert!(state.join(&with(&[(3, low(43, 16)), (5, low(44, 32))]), PLACE, false) && !joined(&state));
         assert!(!state.join(&with(&[(3, low(42, 16)), (5, low(42, 32))]), PLACE, false) && !joined(&state));

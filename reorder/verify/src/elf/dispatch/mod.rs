@@ -21,6 +21,7 @@ mod interval;
 mod join;
 mod kept_registers;
 mod operand;
+mod parts;
 mod region;
 mod shared_cells;
 mod state;

@@ -51,7 +51,7 @@ impl FunctionPair<'_> {
         };
         let is_data =
             |address: u64| self.images.old.section_at(address).is_some_and(|section| !section.is_code());
-        outcome.distances.extend(called_sums(self.old_bytes, self.range.old_start.0, is_function, is_data));
+        outcome.called_sums.extend(called_sums(self.old_bytes, self.range.old_start.0, is_function, is_data));
         let summed = summed_addresses(self.old_bytes, self.range.old_start.0, is_function);
         outcome.summed.extend(summed.into_iter().map(Address));
         outcome.sums.extend(found.sums);

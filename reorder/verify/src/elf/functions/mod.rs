@@ -51,6 +51,8 @@ pub(super) struct CodeOutcome {
     pub(super) sums: Vec<ComputedSum>,
     /// AArch64: addresses, each with a table of words that code adds to it, whatever it does with the sum.
     pub(super) distances: Vec<ComputedSum>,
+    /// AArch64: pairs of a function and a table that calls of sums may add, as far as the code says.
+    pub(super) called_sums: Vec<ComputedSum>,
     /// x86-64: indices of functions with computed jumps or calls that may use a table.
     pub(super) dispatching: Vec<u32>,
     /// Functions that may jump to addresses that a table holds.
@@ -74,6 +76,7 @@ impl CodeOutcome {
         self.summed.append(&mut other.summed);
         self.sums.append(&mut other.sums);
         self.distances.append(&mut other.distances);
+        self.called_sums.append(&mut other.called_sums);
         self.dispatching.append(&mut other.dispatching);
         self.loading_targets.append(&mut other.loading_targets);
         self.formed.append(&mut other.formed);

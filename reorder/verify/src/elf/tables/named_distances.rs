@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use goblin::elf::header::ET_EXEC;
 use rayon::prelude::*;
 
-use super::words::TableWord;
+use super::words::{TableWord, may_be_entered};
 use crate::elf::absolute::section_constants;
 use crate::elf::pair::ImagePair;
 use crate::elf::pointers::loaded_pointers;
@@ -47,7 +47,7 @@ impl Run {
     }
 
     fn stale(&self, pair: ImagePair<'_>) -> Option<&TableWord> {
-        self.words.iter().find(|word| !word.is_followed(pair))
+        self.words.iter().find(|word| !has_followed(pair, word))
     }
 }
 
@@ -63,7 +63,8 @@ pub(super) fn stale_distances(
         held.get_or_init(|| {
             let mut held = loaded_pointers(pair.old);
             held.extend(stated_addresses(pair));
-            held.par_sort_unstable();
+            // On this thread alone: a thread that waits for others may ask for the list again, and wait for itself.
+            held.sort_unstable();
             held.dedup();
             held
         })
@@ -111,25 +112,35 @@ fn difference(pair: ImagePair<'_>, base: Address, stale: &TableWord) -> Differen
     )
 }
 
-/// Whether the words from `place` on lead from one of `bases` into functions, and to the same places as before: jump tables do
-/// that.
+/// Whether the words from one of `bases` to those at `place` are a table: all of them lead from there to instructions of functions,
+/// and to the same places as before. Code also names much that is no table, such as strings, so some words are not enough.
 fn holds_from(pair: ImagePair<'_>, place: Address, bases: &[Address]) -> bool {
-    let holds = |base: Address, place| {
-        let word = TableWord::at(pair, base, place, WIDTH as u8);
-        word.is_some_and(|word| pair.moves.containing(word.target).is_some() && word.is_followed(pair))
+    let leads_on = |word: &TableWord| {
+        let function = pair.moves.containing(word.target);
+        function.is_some_and(|function| may_be_entered(pair, function, word.target))
     };
-    bases.iter().any(|&base| (0..NEAR_WORDS).all(|number| holds(base, place.plus(number * WIDTH))))
+    bases.iter().any(|&base| {
+        let count = place.distance_from(base) / WIDTH + NEAR_WORDS;
+        let word = |number: u64| TableWord::at(pair, base, base.plus(number * WIDTH), WIDTH as u8);
+        let is_aligned = place.distance_from(base).is_multiple_of(WIDTH);
+        is_aligned
+            && (0..count).all(|number| word(number).is_some_and(|word| has_followed(pair, &word)))
+            && (0..count).all(|number| word(number).is_some_and(|word| leads_on(&word)))
+    })
 }
 
-/// Constants of x86-64 code at a fixed address: `movslq table(,%rax,4)` names its table in no other way.
+/// Addresses of data among the numbers in x86-64 code at a fixed address: `movslq table(,%rax,4)` names its table so.
 fn stated_addresses(pair: ImagePair<'_>) -> Vec<Address> {
     let is_fixed = pair.old.header.e_type == ET_EXEC && pair.old.processor == Processor::X86_64;
     let sections = pair.old.code_sections().filter(|_| is_fixed);
     let constants = sections.flat_map(|section| section_constants(section, pair.moves));
-    constants.map(|(_, value)| Address(value)).collect()
+    let constants = constants.map(|(_, value)| Address(value));
+    constants
+        .filter(|value| pair.old.section_at(value.0).is_some_and(|home| home.is_loaded() && !home.is_code()))
+        .collect()
 }
 
-/// The same for their own places, and for the sorted addresses `held` that pointers hold or code states.
+/// The same, counted from the words' own places, or from one of the sorted addresses `held`, which pointers hold or code states.
 fn holds_from_held(pair: ImagePair<'_>, place: Address, held: &[Address]) -> bool {
     let first = Address(place.0.saturating_sub(MAX_WORDS * WIDTH));
     let from = held.partition_point(|&base| base < first);
@@ -137,9 +148,17 @@ fn holds_from_held(pair: ImagePair<'_>, place: Address, held: &[Address]) -> boo
     let from_itself = (0..NEAR_WORDS).all(|number| {
         let place = place.plus(number * WIDTH);
         let own = TableWord::at(pair, place, place, WIDTH as u8);
-        own.is_some_and(|own| leads_to_function(pair, &own) && own.is_followed(pair))
+        own.is_some_and(|own| leads_to_function(pair, &own) && has_followed(pair, &own))
     });
     from_itself || holds_from(pair, place, &held[from..to])
+}
+
+/// Whether a word leads to the new place of its target. Where a function starts, that is its start, not the end of the one before.
+fn has_followed(pair: ImagePair<'_>, word: &TableWord) -> bool {
+    match leads_to_function(pair, word) {
+        true => pair.mapped(word.target) == word.found,
+        false => word.is_followed(pair),
+    }
 }
 
 /// Whether a word leads to the start of a function.
