@@ -184,8 +184,18 @@ int main(int count, char **words) { if (count > 2) stop(); nothing(); return 0; 
     let directory = tempfile::tempdir().unwrap();
     let (old, new) = (directory.path().join("old"), directory.path().join("new"));
     fs::write(directory.path().join("program.c"), CALLS).unwrap();
-    shell(&format!("cd '{}' && gcc -O1 -fPIE -pie program.c -o old", directory.path().display()), LIMIT)
-        .unwrap();
+    let build = format!(
+        "cd '{}' && gcc -O1 -fPIE -pie -fcf-protection=none program.c -o old && nm -S old",
+        directory.path().display()
+    );
+    let symbols = shell(&build, LIMIT).unwrap();
+    let range = |name: &str| {
+        let line = symbols.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
+        let numbers: Vec<u64> =
+            line.split(' ').take(2).map(|number| u64::from_str_radix(number, 16).unwrap()).collect();
+        numbers[0]..numbers[0] + numbers[1]
+    };
+    assert_eq!(range("stop").end, range("nothing").start, "the functions are not neighbours");
     let applied =
         run(reorder().arg("apply").arg(&old).args(["--clone=all", "--strategy", "random", "-o"]).arg(&new));
     assert!(applied.success(), "{applied}");

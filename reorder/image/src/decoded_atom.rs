@@ -26,7 +26,7 @@ pub struct DecodedAtom {
     /// Places in the code that must stay. Of an atom that is not understood, everything that its bytes might refer to:
     /// its bytes are never rewritten, so `references` is empty then.
     pub possible_targets: Vec<Address>,
-    /// Functions that a sum to which it goes may lead to, or counts from. Of Mach-O images on x86-64 alone.
+    /// Functions that a sum to which it goes may lead to, or counts from. Not of ELF images on x86-64.
     pub summed: Vec<Address>,
     /// The atom holds words of a jump table only: it goes where the function goes that is tied to it, or nowhere.
     pub is_table: bool,

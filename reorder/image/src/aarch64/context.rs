@@ -84,6 +84,20 @@ impl<'data> CodeContext<'data> {
         context
     }
 
+    /// The address of code that the eight bytes at `place` hold: by the loader's relocations, or else that of an atom, by the file.
+    pub(super) fn loaded_at(&self, place: Address) -> Option<Address> {
+        let stored = || {
+            let word = self.image.bytes_at(place, 8)?.first_chunk()?;
+            Some(Address(u64::from_le_bytes(*word))).filter(|target| self.is_start(*target))
+        };
+        self.pointers.at(place).or_else(stored)
+    }
+
+    /// Whether an atom starts there.
+    pub(super) fn is_start(&self, address: Address) -> bool {
+        self.starts.binary_search(&address).is_ok()
+    }
+
     /// Whether a page of 4 KiB holds bytes of the code.
     pub(super) fn shares_page(&self, page: Address) -> bool {
         page.plus(PAGE) > self.text.start && page < self.text.end

@@ -56,8 +56,6 @@ pub(super) struct FlowFacts {
     /// Addresses of functions that numbers are added to.
     pub(super) sums: BTreeSet<CodeSum>,
     pub(super) unexplained: Unexplained,
-    /// It calls what it computed from values of which nothing is known, such as a sum of two that were kept on the stack.
-    pub(super) calls_number: bool,
     /// Control runs past the end.
     pub(super) runs_over_end: bool,
     /// The function exceeds the bounds of the interpretation.

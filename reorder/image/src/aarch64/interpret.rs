@@ -75,7 +75,6 @@ impl Round<'_, '_> {
                         Value::Offset(_) | Value::Computed | Value::Entry(_) => {
                             self.facts.unexplained.add(index, None);
                         }
-                        Value::Number => self.facts.calls_number = true,
                         _ => {}
                     }
                     self.call(&mut registers);
@@ -234,16 +233,9 @@ impl Round<'_, '_> {
         registers.lose_chosen(used.may_write);
     }
 
-    /// What a load of the eight bytes at `place` gives: an address of code from the loader's relocations, or the bytes of
-    /// the file.
+    /// What a load of the eight bytes at `place` gives.
     fn loaded(&self, place: Address) -> Value {
-        let stored = || {
-            let word = self.context.image.bytes_at(place, 8)?.first_chunk()?;
-            Some(Address(u64::from_le_bytes(*word)))
-                .filter(|target| self.context.starts.binary_search(target).is_ok())
-        };
-        let target = self.context.pointers.at(place).or_else(stored);
-        target.map_or(Value::Unknown, |target| Value::Loaded(target.0))
+        self.context.loaded_at(place).map_or(Value::Unknown, |target| Value::Loaded(target.0))
     }
 
     /// `number`, shifted, is added to `base`: if `base` is the address of a function, the sum may lead to another one.

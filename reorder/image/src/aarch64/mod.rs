@@ -12,6 +12,7 @@ mod interpret;
 mod references;
 mod relaxed;
 mod split_off;
+mod stored_distances;
 mod summands;
 mod table_targets;
 mod tables;
@@ -61,6 +62,7 @@ pub fn decode_atom(context: &CodeContext<'_>, atom: Range<Address>, entries: &[A
     let facts = follow(context, &atom, Code { words: &words, operations: &operations }, entries);
     let mut builder = Builder { taken: BTreeSet::new(), context, atom, words, operations, facts, result };
     builder.build();
+    builder.keep_stored_distances();
     builder.result
 }
 
@@ -82,6 +84,7 @@ pub fn keep(context: &CodeContext<'_>, atom: Range<Address>, pin: Pin) -> Decode
         result: DecodedAtom::default(),
     };
     builder.keep_everything(0);
+    builder.keep_stored_distances();
     builder.result.pin = Some(pin);
     builder.result
 }
@@ -125,9 +128,6 @@ impl Builder<'_, '_> {
             if self.facts.unexplained.first.is_some() {
                 self.keep_summands();
             }
-            if self.facts.calls_number {
-                self.keep_called_sums();
-            }
             return self.keep_everything(index);
         }
         for index in 0..self.words.len() {
@@ -147,9 +147,6 @@ impl Builder<'_, '_> {
         if let Some(index) = self.facts.unexplained.first {
             self.pin(PinReason::UnresolvedJump, self.place(index as usize));
             self.keep_summands();
-        }
-        if self.facts.calls_number {
-            self.keep_called_sums();
         }
         if self.facts.runs_over_end {
             self.result.ties.push(self.atom.end);

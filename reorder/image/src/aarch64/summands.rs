@@ -26,7 +26,7 @@ impl Builder<'_, '_> {
     /// was added to one known address, only that one counts: most often a label of the atom itself, with a table that was
     /// lost at calls or where paths meet.
     pub(super) fn keep_summands(&mut self) {
-        let parts = self.parts(self.facts.unexplained.is_of_anything);
+        let parts = self.parts();
         self.result.calls_anything |= parts.is_cut;
         let mut sums = MAX_SUMS;
         for table in &parts.tables {
@@ -36,24 +36,6 @@ impl Builder<'_, '_> {
         let is_elsewhere = |base: &Address| self.context.text.contains(base) && !self.atom.contains(base);
         let others: Vec<Address> = parts.bases.into_iter().filter(is_elsewhere).collect();
         self.result.possible_targets.extend(others);
-    }
-
-    /// Pins the functions to which stored distances lead from functions whose addresses the atom forms, and those too: it calls
-    /// a sum of which nothing is known.
-    pub(super) fn keep_called_sums(&mut self) {
-        let parts = self.parts(true);
-        self.result.calls_anything |= parts.is_cut;
-        let mut sums = MAX_SUMS;
-        let distances: Vec<u64> = parts.distances.into_iter().filter(|distance| *distance != 0).collect();
-        for base in parts.bases {
-            let before = self.result.possible_targets.len();
-            self.keep_sums(&[base], &distances, &mut sums);
-            if self.result.possible_targets.len() > before
-                && self.context.is_start_elsewhere(base, &self.atom)
-            {
-                self.result.possible_targets.push(base);
-            }
-        }
     }
 
     /// Pins functions at any of the distances, which are sorted, from any of the bases.
@@ -82,12 +64,13 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn parts(&self, is_of_anything: bool) -> Parts {
+    fn parts(&self) -> Parts {
+        let unexplained = &self.facts.unexplained;
         let mut parts = Parts::default();
-        parts.bases.extend(self.facts.unexplained.bases.iter().copied().map(Address));
+        parts.bases.extend(unexplained.bases.iter().copied().map(Address));
         addresses_formed(self.context.image, self.atom.clone(), |address| {
             match self.context.text.contains(&address) {
-                true if is_of_anything => parts.bases.push(address),
+                true if unexplained.is_of_anything => parts.bases.push(address),
                 true => {}
                 false => parts.tables.push(address),
             }

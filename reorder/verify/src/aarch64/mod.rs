@@ -8,7 +8,6 @@
 //!
 //! Nothing here uses the decoder or the analysis of `reorder-image`.
 
-mod called_sums;
 mod code_pair;
 mod constants;
 mod dispatch;
@@ -21,7 +20,6 @@ mod step;
 mod sums;
 mod switch;
 
-pub(super) use called_sums::called_sums;
 pub(super) use code_pair::{CodePair, Counts, runs_on, without_literals};
 pub(super) use constants::constants;
 pub(super) use dispatch::{ComputedSum, Named, addresses, dispatches};

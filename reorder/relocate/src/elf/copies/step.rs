@@ -14,7 +14,7 @@ pub(super) struct Step {
     pub continues: bool,
     /// It passes the address of the next instruction to its callee.
     pub is_call: bool,
-    /// A return of x86-64, which a callee may skip when it follows the call. On AArch64 none does.
+    /// A return on x86-64. A callee may skip it if it directly follows the call. Never set on AArch64.
     pub is_skippable: bool,
     /// It stops the program, unless a handler of the program continues after it.
     pub is_trap: bool,

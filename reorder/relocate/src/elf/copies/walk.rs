@@ -133,7 +133,7 @@ impl<'run> Walker<'run> {
             let whole = bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
             half.is_some_and(is_one) || whole.is_some_and(is_one)
         };
-        // `__morestack` goes on at the byte after this return, and the copy holds nothing there. Any call may be one of it.
+        // `__morestack` continues after this return, where the copy has other code. Any callee may be `__morestack`.
         let skipping = found.steps.windows(2).find_map(|pair| match pair {
             [(offset, call), (next, end)] if call.is_call && end.is_skippable => {
                 (offset + u32::from(call.length) == *next).then_some(u64::from(*offset))

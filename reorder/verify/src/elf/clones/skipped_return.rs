@@ -1,7 +1,7 @@
 //! Calls whose callee may go on after the return that follows: `__morestack` of split stacks returns to the byte after it.
 //!
-//! After the copy of that return there is other code. Any callee might do this, so no call directly before a return may have a
-//! copy.
+//! What follows the copied return is not what follows the original. Any callee might do this, so no call directly before a return
+//! may have a copy.
 
 use super::copies::Copies;
 use crate::processor::Processor;
@@ -17,7 +17,7 @@ pub(super) fn check_next(
     (copy, original): (NewAddress, Address),
     next: Address,
 ) -> Result<(), Difference> {
-    // What follows a function is not its own: a call there does not return, or runs into the next function.
+    // A call at the very end of a function does not return there: what follows belongs to another function.
     let returns = copies.old.processor == Processor::X86_64
         && copies.is_middle(original, next)
         && copies.originals(next).is_some_and(is_return);

@@ -40,8 +40,8 @@ fn part((one, other): (&State, &State), number: usize, whole: usize) -> Option<P
     (bits == bits_there && is_part).then_some(Part { whole, bits })
 }
 
-/// Of registers that hold the same number, the one with the lowest rank is the whole one. Those that keep their value longest
-/// come first.
+/// Of registers that hold the same number, the one with the lowest rank is the whole one. Registers that calls preserve come first,
+/// because they keep the number longest.
 fn rank(number: usize) -> (u8, usize) {
     /// RBX and R12 to R15, which calls preserve.
     const PRESERVED: [usize; 5] = [3, 12, 13, 14, 15];

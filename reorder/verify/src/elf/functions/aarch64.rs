@@ -4,14 +4,15 @@
 //! the same forms, so that moving them back gives the old bytes. Tables of distances from a place in the function keep their
 //! words; those of distances from the table itself are left to the check of tables.
 
+use std::collections::BTreeSet;
+
 use rayon::prelude::*;
 
-use super::{CodeOutcome, FunctionPair, FunctionShape};
+use super::{CodeOutcome, FunctionPair, FunctionShape, Naming};
 use crate::aarch64::{
-    self, CodePair, Counts, MovedPages, called_sums, dispatches, leaving_targets, own_distances,
-    summed_addresses,
+    self, CodePair, Counts, MovedPages, dispatches, leaving_targets, own_distances, summed_addresses,
 };
-use crate::bytes::u64_at;
+use crate::bytes::{u32_at, u64_at};
 use crate::elf::pair::ImagePair;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
@@ -49,9 +50,6 @@ impl FunctionPair<'_> {
             let range = self.images.moves.containing(Address(address));
             range.is_some_and(|range| range.old_start.0 == address)
         };
-        let is_data =
-            |address: u64| self.images.old.section_at(address).is_some_and(|section| !section.is_code());
-        outcome.called_sums.extend(called_sums(self.old_bytes, self.range.old_start.0, is_function, is_data));
         let summed = summed_addresses(self.old_bytes, self.range.old_start.0, is_function);
         outcome.summed.extend(summed.into_iter().map(Address));
         outcome.sums.extend(found.sums);
@@ -60,6 +58,12 @@ impl FunctionPair<'_> {
             u64_at(section.at(place, 8)?, 0)
         };
         outcome.distances.extend(own_distances(self.old_bytes, self.range.old_start.0, constant));
+        if self.old_bytes.chunks_exact(4).any(|word| adds_registers(u32_at(word, 0).unwrap_or(0))) {
+            let named = aarch64::addresses(self.old_bytes, self.range.old_start.0);
+            let literals = named.iter().filter_map(|address| constant(*address));
+            let named: BTreeSet<u64> = literals.chain(named.iter().copied()).collect();
+            outcome.naming.push(Naming { addresses: named.into_iter().map(Address).collect() });
+        }
         Ok(())
     }
 
@@ -107,6 +111,11 @@ impl FunctionPair<'_> {
             )),
         }
     }
+}
+
+/// `ADD` or `SUB` of two 64-bit registers, shifted or extended.
+fn adds_registers(word: u32) -> bool {
+    word & 0xbf00_0000 == 0x8b00_0000
 }
 
 /// Addresses outside of code that the code of the old image computes, ascending.

@@ -21,6 +21,13 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, FileOffset};
 
+/// Addresses that the code of one function computes or loads from; its own literals are loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Naming {
+    /// Ascending, each once.
+    pub(super) addresses: Vec<Address>,
+}
+
 /// A data address that a dispatch may use as the base of a table of four-byte distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TableUse {
@@ -51,8 +58,8 @@ pub(super) struct CodeOutcome {
     pub(super) sums: Vec<ComputedSum>,
     /// AArch64: addresses, each with a table of words that code adds to it, whatever it does with the sum.
     pub(super) distances: Vec<ComputedSum>,
-    /// AArch64: pairs of a function and a table that calls of sums may add, as far as the code says.
-    pub(super) called_sums: Vec<ComputedSum>,
+    /// AArch64: of each function that adds registers, what it names.
+    pub(super) naming: Vec<Naming>,
     /// x86-64: indices of functions with computed jumps or calls that may use a table.
     pub(super) dispatching: Vec<u32>,
     /// Functions that may jump to addresses that a table holds.
@@ -76,7 +83,7 @@ impl CodeOutcome {
         self.summed.append(&mut other.summed);
         self.sums.append(&mut other.sums);
         self.distances.append(&mut other.distances);
-        self.called_sums.append(&mut other.called_sums);
+        self.naming.append(&mut other.naming);
         self.dispatching.append(&mut other.dispatching);
         self.loading_targets.append(&mut other.loading_targets);
         self.formed.append(&mut other.formed);

@@ -1,12 +1,11 @@
 //! Tables of AArch64 code. Compilers write tables of distances from a place in the function, which never change. Tables of
 //! distances from the table itself are written by hand; such a table ends at the next address that an instruction refers to.
 
-use std::collections::BTreeSet;
-
 use goblin::elf::reloc::R_AARCH64_RELATIVE;
 use goblin::elf::section_header::SHT_RELA;
 
 use super::TableOutcome;
+use super::stored_distances::stored_distances;
 use super::words::{TableWord, may_be_entered};
 use crate::aarch64::{ComputedSum, Named};
 use crate::bytes::u64_at;
@@ -31,7 +30,7 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
         let limit = references.get(after).copied().unwrap_or(Address(u64::MAX));
         check_table(pair, table, limit, &mut outcome);
     }
-    let has_sums = !code.sums.is_empty() || !code.distances.is_empty() || !code.called_sums.is_empty();
+    let has_sums = !code.sums.is_empty() || !code.distances.is_empty() || !code.naming.is_empty();
     let slots = if has_sums { loaded_addresses(pair.old) } else { Vec::new() };
     let resolved = |name: Named| match name {
         Named::Here(address) => Some(Address(address)),
@@ -49,8 +48,6 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     let mut distances: Vec<(Address, Address, u8)> = code.distances.iter().filter_map(resolved).collect();
     // Other numbers are no addresses.
     distances.retain(|(anchor, _, _)| pair.old.section_at(anchor.0).is_some());
-    let called = code.called_sums.iter().filter_map(resolved);
-    distances.extend(called.filter(|&sum| leads_to_functions(pair, sum)));
     distances.sort_unstable();
     distances.dedup();
     references.extend(distances.iter().map(|&(_, table, _)| table));
@@ -60,6 +57,7 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
         let limit = references.get(after).copied().unwrap_or(Address(u64::MAX));
         check_distances(pair, sum, limit, &mut outcome);
     }
+    outcome.append(stored_distances(pair, &code.naming, &slots));
     outcome
 }
 
@@ -154,20 +152,6 @@ fn is_entry(pair: ImagePair<'_>, target: Address) -> bool {
         Some(function) => function.old_start == target || is_filler(function.old_start, target),
         None => pair.old.code_at(target.0, target.0).is_some() && pair.moves.following(target).is_some(),
     }
-}
-
-/// Whether the words of `table`, added to `anchor`, lead to two other functions or more before one leads elsewhere. One alone may be
-/// chance: small numbers lead from a function to another one.
-fn leads_to_functions(pair: ImagePair<'_>, (anchor, table, width): (Address, Address, u8)) -> bool {
-    /// Words that are looked at: zeros, which lead to the function itself, may come first.
-    const MAX_WORDS: u64 = 16;
-    let words = (0..MAX_WORDS)
-        .map_while(|number| TableWord::at(pair, anchor, table.plus(number * u64::from(width)), width));
-    let leading =
-        words.take_while(|word| word.target == anchor || pair.moves.starting_at(word.target).is_some());
-    let others: BTreeSet<Address> =
-        leading.map(|word| word.target).filter(|target| *target != anchor).collect();
-    others.len() > 1
 }
 
 /// Checks the words of `table`, at most up to `limit`, that code adds to `anchor`: one that leads to the start of a function

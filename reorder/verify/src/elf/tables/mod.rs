@@ -17,6 +17,7 @@ mod loaded_bases;
 mod named_distances;
 mod open;
 mod shapes;
+mod stored_distances;
 mod undescribed;
 mod words;
 mod x86_64;

@@ -8,13 +8,15 @@
 //! Where functions lie at regular distances, words lead to functions from several places. If they still lead to the same
 //! functions from one of these, that explains them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use goblin::elf::header::ET_EXEC;
 use rayon::prelude::*;
 
-use super::words::{TableWord, may_be_entered};
+use super::words::{TableWord, may_all_be_entered};
 use crate::elf::absolute::section_constants;
 use crate::elf::pair::ImagePair;
 use crate::elf::pointers::loaded_pointers;
@@ -24,6 +26,8 @@ use reorder_base::address::Address;
 
 /// How many words after a named place are checked. Tables that other checks do not understand are written by hand, so they are short.
 const MAX_WORDS: u64 = 64;
+/// Bytes of code that are decoded to explain words, for all of them. Without an explanation a word is a difference.
+const MAX_DECODED_BYTES: usize = 1 << 28;
 const WIDTH: u64 = 4;
 /// Words that make a table after the nearest named place, and after an earlier one.
 const NEAR_WORDS: u64 = 2;
@@ -58,12 +62,12 @@ pub(super) fn stale_distances(
     references: &[Address],
     known: &[Range<Address>],
 ) -> Vec<Difference> {
-    let held = OnceLock::new();
+    let (held, budget) = (OnceLock::new(), AtomicUsize::new(MAX_DECODED_BYTES));
     let held = || {
         held.get_or_init(|| {
             let mut held = loaded_pointers(pair.old);
             held.extend(stated_addresses(pair));
-            // On this thread alone: a thread that waits for others may ask for the list again, and wait for itself.
+            // Not in parallel: a thread that waits there may take up another place, which needs this list and would wait for ever.
             held.sort_unstable();
             held.dedup();
             held
@@ -82,7 +86,9 @@ pub(super) fn stale_distances(
             let stale = run.stale(pair)?;
             first.get_or_insert_with(|| difference(pair, run.base, stale));
         }
-        first.filter(|_| !holds_from(pair, place, bases) && !holds_from_held(pair, place, held()))
+        first.filter(|_| {
+            !holds_from(pair, place, bases, &budget) && !holds_from_held(pair, place, held(), &budget)
+        })
     };
     let first_stale = |number: usize| {
         let &base = references.get(number)?;
@@ -112,24 +118,47 @@ fn difference(pair: ImagePair<'_>, base: Address, stale: &TableWord) -> Differen
     )
 }
 
-/// Whether the words from one of `bases` to those at `place` are a table: all of them lead from there to instructions of functions,
-/// and to the same places as before. Code also names much that is no table, such as strings, so some words are not enough.
-fn holds_from(pair: ImagePair<'_>, place: Address, bases: &[Address]) -> bool {
-    let leads_on = |word: &TableWord| {
-        let function = pair.moves.containing(word.target);
-        function.is_some_and(|function| may_be_entered(pair, function, word.target))
-    };
-    bases.iter().any(|&base| {
-        let count = place.distance_from(base) / WIDTH + NEAR_WORDS;
-        let word = |number: u64| TableWord::at(pair, base, base.plus(number * WIDTH), WIDTH as u8);
-        let is_aligned = place.distance_from(base).is_multiple_of(WIDTH);
-        is_aligned
-            && (0..count).all(|number| word(number).is_some_and(|word| has_followed(pair, &word)))
-            && (0..count).all(|number| word(number).is_some_and(|word| leads_on(&word)))
+/// Whether a table begins at one of `bases` and reaches to `place`: every word in between leads to an instruction, the same one in
+/// both images. Two words are not enough, because code also names strings.
+fn holds_from(pair: ImagePair<'_>, place: Address, bases: &[Address], budget: &AtomicUsize) -> bool {
+    bases.iter().filter(|base| place.distance_from(**base).is_multiple_of(WIDTH)).any(|&base| {
+        let before = place.distance_from(base) / WIDTH;
+        let words: Option<Vec<TableWord>> = (0..before + NEAR_WORDS)
+            .map(|number| TableWord::at(pair, base, base.plus(number * WIDTH), WIDTH as u8))
+            .collect();
+        let followed = |words: &Vec<TableWord>| {
+            let (before, accused) = words.split_at(before as usize);
+            before.iter().all(|word| word.is_followed(pair))
+                && accused.iter().all(|word| has_followed(pair, word))
+        };
+        words.filter(followed).is_some_and(|words| lead_to_instructions(pair, &words, budget))
     })
 }
 
-/// Addresses of data among the numbers in x86-64 code at a fixed address: `movslq table(,%rax,4)` names its table so.
+/// Whether all words lead to instructions of functions, or to where functions end. Each function is decoded once.
+fn lead_to_instructions(pair: ImagePair<'_>, words: &[TableWord], budget: &AtomicUsize) -> bool {
+    let mut targets: BTreeMap<Address, BTreeSet<Address>> = BTreeMap::new();
+    for word in words {
+        match pair.moves.containing(word.target) {
+            Some(function) => targets.entry(function.old_start).or_default().insert(word.target),
+            None if pair.moves.ending_at(word.target).is_some() => continue,
+            None => return false,
+        };
+    }
+    targets.iter().all(|(start, targets)| {
+        let length = targets.last().map_or(0, |last| last.distance_from(*start));
+        let has_room = budget
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(length as usize))
+            .is_ok();
+        has_room
+            && pair
+                .moves
+                .starting_at(*start)
+                .is_some_and(|function| may_all_be_entered(pair, function, targets))
+    })
+}
+
+/// Addresses of data that x86-64 code at a fixed address holds as constants, as `movslq table(,%rax,4)` does.
 fn stated_addresses(pair: ImagePair<'_>) -> Vec<Address> {
     let is_fixed = pair.old.header.e_type == ET_EXEC && pair.old.processor == Processor::X86_64;
     let sections = pair.old.code_sections().filter(|_| is_fixed);
@@ -140,8 +169,9 @@ fn stated_addresses(pair: ImagePair<'_>) -> Vec<Address> {
         .collect()
 }
 
-/// The same, counted from the words' own places, or from one of the sorted addresses `held`, which pointers hold or code states.
-fn holds_from_held(pair: ImagePair<'_>, place: Address, held: &[Address]) -> bool {
+/// As [`holds_from`], for words that count from their own places, or from one of the sorted addresses `held`, which pointers hold
+/// or code states.
+fn holds_from_held(pair: ImagePair<'_>, place: Address, held: &[Address], budget: &AtomicUsize) -> bool {
     let first = Address(place.0.saturating_sub(MAX_WORDS * WIDTH));
     let from = held.partition_point(|&base| base < first);
     let to = held.partition_point(|&base| base <= place);
@@ -150,10 +180,11 @@ fn holds_from_held(pair: ImagePair<'_>, place: Address, held: &[Address]) -> boo
         let own = TableWord::at(pair, place, place, WIDTH as u8);
         own.is_some_and(|own| leads_to_function(pair, &own) && has_followed(pair, &own))
     });
-    from_itself || holds_from(pair, place, &held[from..to])
+    from_itself || holds_from(pair, place, &held[from..to], budget)
 }
 
-/// Whether a word leads to the new place of its target. Where a function starts, that is its start, not the end of the one before.
+/// Whether a word leads to the new place of its target. If a function starts there, its new start counts, not the new end of the
+/// function before it.
 fn has_followed(pair: ImagePair<'_>, word: &TableWord) -> bool {
     match leads_to_function(pair, word) {
         true => pair.mapped(word.target) == word.found,

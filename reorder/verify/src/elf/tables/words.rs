@@ -1,5 +1,7 @@
 //! One word of a table: its old and its new target.
 
+use std::collections::BTreeSet;
+
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
 use crate::bytes::{displacement_at, u64_at};
@@ -65,20 +67,28 @@ impl TableWord {
 /// Whether an instruction of `function` starts at `target`, or the function ends there. Other words that happen to lead into
 /// a function are other data.
 pub(super) fn may_be_entered(pair: ImagePair<'_>, function: &Move, target: Address) -> bool {
-    if target == function.old_start {
+    may_all_be_entered(pair, function, &BTreeSet::from([target]))
+}
+
+/// [`may_be_entered`] for several places, by decoding the function once.
+pub(super) fn may_all_be_entered(pair: ImagePair<'_>, function: &Move, targets: &BTreeSet<Address>) -> bool {
+    let mut targets = targets.iter().copied().filter(|target| *target != function.old_start).peekable();
+    if targets.peek().is_none() {
         return true;
     }
     let code = pair.old.code_at(function.old_start.0, function.old_end().0);
     let bytes = code.and_then(|section| section.at(function.old_start.0, function.size)).unwrap_or_default();
     match pair.old.processor {
-        Processor::Aarch64 => target.0.is_multiple_of(4),
+        Processor::Aarch64 => targets.all(|target| target.0.is_multiple_of(4)),
         Processor::X86_64 => {
             let mut decoder = Decoder::with_ip(64, bytes, function.old_start.0, DecoderOptions::NONE);
             let mut instruction = Instruction::default();
-            while decoder.can_decode() && decoder.ip() < target.0 {
-                decoder.decode_out(&mut instruction);
-            }
-            decoder.ip() == target.0
+            targets.all(|target| {
+                while decoder.can_decode() && decoder.ip() < target.0 {
+                    decoder.decode_out(&mut instruction);
+                }
+                decoder.ip() == target.0
+            })
         }
     }
 }

@@ -70,6 +70,8 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
         };
         let pin = Pin { reason, evidence };
         self.findings.extend(keep_targets(self.partition, &atom.possible_targets, pin));
+        let pin = Pin { reason: PinReason::ComputedAddress, evidence };
+        self.findings.extend(keep_targets(self.partition, &atom.summed, pin));
         references.for_each(|reference| self.refer(&reference));
     }
 
