@@ -148,7 +148,7 @@ fn lead_to_instructions(pair: ImagePair<'_>, words: &[TableWord], budget: &Atomi
     targets.iter().all(|(start, targets)| {
         let length = targets.last().map_or(0, |last| last.distance_from(*start));
         let has_room = budget
-            .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(length as usize))
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(length as usize))
             .is_ok();
         has_room
             && pair
