@@ -63,17 +63,31 @@ fn distances_past_a_name_must_not_go_stale() {
     }
 }
 
-/// The same for distances from a function whose address AArch64 code keeps on the stack, as it does the table's.
+/// The same for distances from a function whose address code keeps on the stack, passes on or loads, as it does the table's.
 #[test]
-fn distances_from_a_spilled_address_must_not_go_stale() {
-    let whole = built("aarch64-linux-gnu-gcc", "spilled_sums");
-    let symbols = object::File::parse(&*whole).unwrap();
-    let address = |name: &str| symbols.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap().address();
-    let distance = |name: &str| (address(name).wrapping_sub(address("first"))).to_le_bytes();
-    let distances = ["first", "second", "third", "fourth"].map(distance).concat();
-    let report = report_of_unaware(&whole, &distances[8..], &[0; 24], 1);
-    let is_stale = |place: &str| place.starts_with("the word at");
-    assert!(report.differences.iter().any(|difference| is_stale(&difference.place)), "{report:#?}");
+fn distances_from_an_address_out_of_sight_must_not_go_stale() {
+    let fixtures: [(&str, &[&str]); 4] = [
+        ("spilled_sums", &[]),
+        ("sums_out_of_sight", &["-DPASSED", "-DPOINTER"]),
+        ("sums_out_of_sight", &["-DRETURNED"]),
+        ("sums_out_of_sight", &["-DARGUMENTS", "-DPOINTER", "-fno-pie", "-no-pie"]),
+    ];
+    for compiler in ["gcc", "aarch64-linux-gnu-gcc"] {
+        for (fixture, flags) in fixtures {
+            let whole = built_with(compiler, fixture, flags);
+            let symbols = object::File::parse(&*whole).unwrap();
+            let address =
+                |name: &str| symbols.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap().address();
+            let distance = |name: &str| (address(name).wrapping_sub(address("first"))).to_le_bytes();
+            let distances = ["first", "second", "third", "fourth"].map(distance).concat();
+            let report = report_of_unaware(&whole, &distances[8..], &[0; 24], 1);
+            let is_stale = |place: &str| place.starts_with("the word at");
+            assert!(
+                report.differences.iter().any(|difference| is_stale(&difference.place)),
+                "{compiler} {fixture} {flags:?}: {report:#?}"
+            );
+        }
+    }
 }
 
 /// The same for two distances to functions that swapped their places, where nothing else moved: the words lead to the ends of

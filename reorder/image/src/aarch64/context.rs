@@ -6,27 +6,9 @@ use rayon::prelude::*;
 
 use crate::decode::aarch64::{Operation, PAGE, Register, WORD, decode, uses};
 use crate::elf::analysis::pointers::PointersByPlace;
-use crate::elf::file::ElfFile;
-use crate::macho::file::MachOFile;
+use crate::mapped_bytes::MappedBytes;
+use crate::stored_distances::stored_address;
 use reorder_base::address::Address;
-
-/// The bytes that the loader maps, in either format.
-pub trait MappedBytes: Sync {
-    /// The `length` bytes at `address`, if the file holds them all.
-    fn bytes_at(&self, address: Address, length: u64) -> Option<&[u8]>;
-}
-
-impl MappedBytes for ElfFile<'_> {
-    fn bytes_at(&self, address: Address, length: u64) -> Option<&[u8]> {
-        self.bytes_at(address, length)
-    }
-}
-
-impl MappedBytes for MachOFile<'_> {
-    fn bytes_at(&self, address: Address, length: u64) -> Option<&[u8]> {
-        self.bytes_at(address, length)
-    }
-}
 
 /// What decoding needs of the rest of the image.
 pub struct CodeContext<'data> {
@@ -40,6 +22,8 @@ pub struct CodeContext<'data> {
     pub known: Vec<Address>,
     /// Addresses of code in data; empty for Mach-O images.
     pub pointers: PointersByPlace,
+    /// Other addresses that the loader stores in data; empty for Mach-O images.
+    pub data_pointers: PointersByPlace,
     /// Places that only exceptions lead to, sorted.
     pub(super) landing_pads: &'data [Address],
     /// Registers in which no call returns a value, as bits.
@@ -61,8 +45,16 @@ impl<'data> CodeContext<'data> {
         landing_pads: &'data [Address],
         not_returned: u32,
     ) -> Self {
-        let (known, pointers) = (Vec::new(), PointersByPlace::default());
-        let mut context = Self { image, text, starts, known, pointers, landing_pads, not_returned };
+        let mut context = Self {
+            image,
+            text,
+            starts,
+            known: Vec::new(),
+            pointers: PointersByPlace::default(),
+            data_pointers: PointersByPlace::default(),
+            landing_pads,
+            not_returned,
+        };
         let mut known: Vec<Address> = atoms
             .par_iter()
             .with_min_len(256)
@@ -86,10 +78,7 @@ impl<'data> CodeContext<'data> {
 
     /// The address of code that the eight bytes at `place` hold: by the loader's relocations, or else that of an atom, by the file.
     pub(super) fn loaded_at(&self, place: Address) -> Option<Address> {
-        let stored = || {
-            let word = self.image.bytes_at(place, 8)?.first_chunk()?;
-            Some(Address(u64::from_le_bytes(*word))).filter(|target| self.is_start(*target))
-        };
+        let stored = || stored_address(self.image, place).filter(|target| self.is_start(*target));
         self.pointers.at(place).or_else(stored)
     }
 

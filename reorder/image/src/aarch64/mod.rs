@@ -25,8 +25,9 @@ use std::ops::Range;
 
 use crate::decode::aarch64::{Operation, WORD, decode};
 use crate::decoded_atom::DecodedAtom;
+pub use crate::mapped_bytes::MappedBytes;
 use crate::pins::{Pin, PinReason};
-pub use context::{CodeContext, MappedBytes};
+pub use context::CodeContext;
 use flow::{Code, FlowFacts, follow};
 use reorder_base::address::Address;
 use tables::Dispatch;

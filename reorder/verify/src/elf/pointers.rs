@@ -306,24 +306,32 @@ pub(crate) fn written_places(image: &ElfView<'_>) -> Vec<u64> {
 
 /// The addresses that the loader stores, in any order.
 pub(crate) fn loaded_pointers(image: &ElfView<'_>) -> Vec<Address> {
+    loaded_addresses(image).into_iter().map(|(_, address)| address).collect()
+}
+
+/// The addresses that the loader stores, by place, each place once.
+pub(crate) fn loaded_addresses(image: &ElfView<'_>) -> Vec<(Address, Address)> {
     let of_kind =
         |kind| image.sections.iter().filter(move |section| section.kind == kind && section.is_loaded());
     let symbols = image.sections.iter().find(|section| section.kind == SHT_DYNSYM);
     let entries = of_kind(SHT_RELA).flat_map(|section| section.bytes.chunks_exact(RELA_SIZE));
     let added = entries.filter_map(|entry| {
-        let (information, addend) = (u64_at(entry, 8)?, u64_at(entry, 16)?);
+        let (place, information, addend) = (u64_at(entry, 0)?, u64_at(entry, 8)?, u64_at(entry, 16)?);
         // A relocation without a symbol adds to zero.
         let has_symbol = information >> 32 != 0;
         let value = if has_symbol { symbol_value(symbols, information)? } else { Address(0) };
-        Some(value.plus(addend))
+        Some((Address(place), value.plus(addend)))
     });
     let packed = of_kind(SHT_RELR).flat_map(|section| relative_places(section.bytes));
-    // A bitmap of a few bytes names many places; only those in the file count, each once.
-    let places: BTreeSet<FileOffset> = packed.filter_map(|place| image.mapped_offset(place, WORD)).collect();
-    let stored = places
-        .into_iter()
-        .filter_map(|offset| u64_at(image.bytes, usize::try_from(offset.0).ok()?).map(Address));
-    added.chain(stored).collect()
+    // A bitmap of a few bytes names many places; only those in the file count.
+    let stored = packed.filter_map(|place| {
+        let offset = image.mapped_offset(place, WORD)?;
+        Some((Address(place), Address(u64_at(image.bytes, usize::try_from(offset.0).ok()?)?)))
+    });
+    let mut found: Vec<(Address, Address)> = added.chain(stored).collect();
+    found.sort_unstable();
+    found.dedup_by_key(|&mut (place, _)| place);
+    found
 }
 
 /// The addresses of this image that the loader of x86-64 stores without looking for a symbol, by place.

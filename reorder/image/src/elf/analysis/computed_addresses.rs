@@ -134,7 +134,7 @@ fn far_constants(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock
 
 /// The targets of such constants, from the block's own addresses and from the data that these lead to. `None` if there are
 /// too many to try.
-fn far_addresses(
+pub(crate) fn far_addresses(
     view: CodeView<'_, '_>,
     index: BlockIndex,
     block: &DecodedBlock,
@@ -190,7 +190,7 @@ pub(crate) struct OtherWords<'a> {
 
 impl OtherWords<'_> {
     /// Whether the word of `width` bytes at `place` is one of them.
-    fn contains(&self, place: Address, width: u64) -> bool {
+    pub(crate) fn contains(&self, place: Address, width: u64) -> bool {
         const LOADED_WIDTH: u64 = 8;
         let after = self.tables.partition_point(|table| table.base <= place);
         let in_table = after > 0 && place < self.tables[after - 1].end();
@@ -313,7 +313,7 @@ pub(crate) fn check_named_sections(
 
 impl CodeView<'_, '_> {
     /// From the first to the last byte of code.
-    fn text(&self) -> Range<Address> {
+    pub(crate) fn text(&self) -> Range<Address> {
         let arenas = || self.code.arenas.iter();
         let (first, last) = (arenas().map(|arena| arena.start).min(), arenas().map(|arena| arena.end).max());
         first.unwrap_or(Address(0))..last.unwrap_or(Address(0))

@@ -26,6 +26,7 @@ pub mod references;
 pub mod relative_pointers;
 pub(crate) mod relative_words;
 mod segment_starts;
+mod stored_distances;
 pub(crate) mod stub_arrays;
 pub(crate) mod table_bound;
 pub(crate) mod table_extent;

@@ -93,4 +93,17 @@ impl PointersByPlace {
         self.0.par_sort_unstable();
         self
     }
+
+    /// The addresses outside of arenas that the loader stores.
+    pub(crate) fn of_data(code: &CodeSpace<'_>, relocations: &[LoaderRelocation]) -> Self {
+        let stored = relocations.iter().filter_map(|relocation| match relocation.action {
+            LoaderAction::Relative(target) | LoaderAction::Symbolic(Some(target)) => {
+                Some((relocation.place, target))
+            }
+            _ => None,
+        });
+        let mut by_place: Vec<_> = stored.filter(|(_, target)| code.arena_of(*target).is_none()).collect();
+        by_place.par_sort_unstable();
+        Self(by_place)
+    }
 }

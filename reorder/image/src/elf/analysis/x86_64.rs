@@ -11,7 +11,7 @@ use super::kept_relocations::check_kept_relocations;
 use super::references::{self, Finding};
 use super::{
     CodeFacts, ImageFacts, absolute_addresses, absolute_fields, call_offsets, computed_addresses,
-    gap_references, obligations, sorted,
+    gap_references, obligations, sorted, stored_distances,
 };
 use crate::boundaries::Boundaries;
 use crate::decode::x86_64::{DecodedBlock, decode_block};
@@ -70,6 +70,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     findings.extend(computed_addresses::check_computed_calls(view, &decoded)?);
     findings.extend(call_offsets::check_call_offsets(view, &decoded, image.pointers)?);
 
+    let loaded = stored_distances::Loaded::new(view, image.pointers, relocations);
+    let named = stored_distances::named_addresses(view, &decoded, &loaded);
     collect_data_references(&mut decoded, relocations, &mut data_references);
     let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());
     let related = related_blocks(&findings);
@@ -88,6 +90,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     findings.extend(found);
     let others = OtherWords { tables: &tables, loader_places: &loader_places };
     findings.extend(computed_addresses::check_computed_jumps(view, &decoded, &explained, others));
+    findings.extend(stored_distances::check_stored_distances(view, &named, others)?);
     if !loading.is_empty() {
         let pointers = image.pointers.iter().map(|pointer| pointer.target);
         let held = computed_addresses::held_addresses(view, &decoded, pointers);

@@ -29,11 +29,11 @@ pub(super) fn check_next(
     Err(Difference::new(Check::Copies, copies.offset(copy), name, expected, "a copy"))
 }
 
-/// Near returns, after prefixes that processors pass over (`REP RET`, `BND RET`).
-/// Source: Intel SDM, volume 2, `RET`.
+/// Near and far returns and those from interrupts, after prefixes that change their width or nothing (`REP RET`, `BND RET`).
+/// Source: Intel SDM, volume 2, `RET` and `IRET`.
 fn is_return(bytes: &[u8]) -> bool {
-    let opcode = bytes.iter().find(|byte| !matches!(byte, 0xf2 | 0xf3));
-    matches!(opcode, Some(0xc2 | 0xc3))
+    let opcode = bytes.iter().find(|byte| !matches!(byte, 0x40..=0x4f | 0x66 | 0xf2 | 0xf3));
+    matches!(opcode, Some(0xc2 | 0xc3 | 0xca | 0xcb | 0xcf))
 }
 
 #[cfg(test)]
@@ -43,6 +43,7 @@ mod tests {
     #[test]
     fn returns_are_recognised_with_their_prefixes() {
         assert!([&[0xc3][..], &[0xf3, 0xc3], &[0xf2, 0xc3], &[0xc2, 8, 0]].into_iter().all(is_return));
+        assert!([&[0x48, 0xcb][..], &[0xca, 8, 0], &[0x48, 0xcf]].into_iter().all(is_return));
         // movss and leave.
         assert!(![&[][..], &[0xf3], &[0xf3, 0x0f, 0x10, 0xc3], &[0xc9, 0xc3]].into_iter().any(is_return));
     }

@@ -4,15 +4,13 @@
 //! the same forms, so that moving them back gives the old bytes. Tables of distances from a place in the function keep their
 //! words; those of distances from the table itself are left to the check of tables.
 
-use std::collections::BTreeSet;
-
 use rayon::prelude::*;
 
 use super::{CodeOutcome, FunctionPair, FunctionShape, Naming};
 use crate::aarch64::{
     self, CodePair, Counts, MovedPages, dispatches, leaving_targets, own_distances, summed_addresses,
 };
-use crate::bytes::{u32_at, u64_at};
+use crate::bytes::u64_at;
 use crate::elf::pair::ImagePair;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
@@ -58,12 +56,9 @@ impl FunctionPair<'_> {
             u64_at(section.at(place, 8)?, 0)
         };
         outcome.distances.extend(own_distances(self.old_bytes, self.range.old_start.0, constant));
-        if self.old_bytes.chunks_exact(4).any(|word| adds_registers(u32_at(word, 0).unwrap_or(0))) {
-            let named = aarch64::addresses(self.old_bytes, self.range.old_start.0);
-            let literals = named.iter().filter_map(|address| constant(*address));
-            let named: BTreeSet<u64> = literals.chain(named.iter().copied()).collect();
-            outcome.naming.push(Naming { addresses: named.into_iter().map(Address).collect() });
-        }
+        let named = aarch64::addresses(self.old_bytes, self.range.old_start.0);
+        let literals = named.iter().filter_map(|address| constant(*address));
+        outcome.naming.extend(Naming::new(literals.chain(named.iter().copied()).map(Address).collect()));
         Ok(())
     }
 
@@ -111,11 +106,6 @@ impl FunctionPair<'_> {
             )),
         }
     }
-}
-
-/// `ADD` or `SUB` of two 64-bit registers, shifted or extended.
-fn adds_registers(word: u32) -> bool {
-    word & 0xbf00_0000 == 0x8b00_0000
 }
 
 /// Addresses outside of code that the code of the old image computes, ascending.

@@ -28,6 +28,15 @@ pub(super) struct Naming {
     pub(super) addresses: Vec<Address>,
 }
 
+impl Naming {
+    /// From a list in any order; `None` if it is empty.
+    fn new(mut addresses: Vec<Address>) -> Option<Self> {
+        addresses.sort_unstable();
+        addresses.dedup();
+        (!addresses.is_empty()).then_some(Self { addresses })
+    }
+}
+
 /// A data address that a dispatch may use as the base of a table of four-byte distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TableUse {
@@ -58,7 +67,7 @@ pub(super) struct CodeOutcome {
     pub(super) sums: Vec<ComputedSum>,
     /// AArch64: addresses, each with a table of words that code adds to it, whatever it does with the sum.
     pub(super) distances: Vec<ComputedSum>,
-    /// AArch64: of each function that adds registers, what it names.
+    /// What each function names, unless that is nothing.
     pub(super) naming: Vec<Naming>,
     /// x86-64: indices of functions with computed jumps or calls that may use a table.
     pub(super) dispatching: Vec<u32>,

@@ -10,7 +10,7 @@ use goblin::elf::header::ET_EXEC;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::signs::Signs;
-use super::{CodeOutcome, FunctionPair, FunctionShape};
+use super::{CodeOutcome, FunctionPair, FunctionShape, Naming};
 use crate::aarch64::Images;
 use crate::elf::absolute_fields::AbsoluteField;
 use crate::elf::dispatch::Entry;
@@ -42,6 +42,7 @@ impl FunctionPair<'_> {
     fn forward(&self, outcome: &mut CodeOutcome, shape: &mut FunctionShape) -> Result<Signs, Difference> {
         let mut signs = Signs::default();
         let mut last_call = None;
+        let mut named = Vec::new();
         let mut decoder = Decoder::with_ip(64, self.old_bytes, self.range.old_start.0, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         let mut compared_to = 0usize;
@@ -66,6 +67,7 @@ impl FunctionPair<'_> {
                 Addressing::None => {
                     signs.see_constant(&instruction, &self.images);
                     outcome.formed.extend(self.stated_function(&instruction));
+                    named.extend(self.stated_addresses(&instruction));
                 }
                 Addressing::Field(field) => {
                     let at = start + field.offset;
@@ -79,6 +81,11 @@ impl FunctionPair<'_> {
                     }
                     compared_to = at + field.width;
                     outcome.fields += 1;
+                    if !field.is_branch {
+                        named.push(Address(field.target));
+                        // A store of a constant at a place has both.
+                        named.extend(self.stated_addresses(&instruction));
+                    }
                     if !field.is_branch && self.is_outside(Address(field.target)) {
                         outcome.references.push(Address(field.target));
                     }
@@ -110,6 +117,7 @@ impl FunctionPair<'_> {
             }
         }
         self.same_bytes(compared_to, self.old_bytes.len())?;
+        outcome.naming.extend(Naming::new(named));
         let is_described = !self.images.moves.is_found(self.range.old_start);
         outcome.last_calls.extend(last_call.filter(|_| is_described));
         Ok(signs)
@@ -121,6 +129,17 @@ impl FunctionPair<'_> {
             return None;
         }
         self.function_at(Address(instruction.try_immediate(1).ok()?))
+    }
+
+    /// Numbers of an instruction of a program at a fixed address that are addresses of it.
+    fn stated_addresses(&self, instruction: &Instruction) -> impl Iterator<Item = Address> {
+        let is_fixed = self.images.old.header.e_type == ET_EXEC;
+        let displacement =
+            (instruction.memory_displ_size() >= 4).then(|| instruction.memory_displacement64());
+        let immediates =
+            (0..instruction.op_count()).filter_map(|operand| instruction.try_immediate(operand).ok());
+        let numbers = displacement.into_iter().chain(immediates).filter(move |_| is_fixed);
+        numbers.filter(|number| self.images.old.section_at(*number).is_some()).map(Address)
     }
 
     /// `address`, if a function starts there.

@@ -1,17 +1,13 @@
 //! Tables of AArch64 code. Compilers write tables of distances from a place in the function, which never change. Tables of
 //! distances from the table itself are written by hand; such a table ends at the next address that an instruction refers to.
 
-use goblin::elf::reloc::R_AARCH64_RELATIVE;
-use goblin::elf::section_header::SHT_RELA;
-
 use super::TableOutcome;
-use super::stored_distances::stored_distances;
 use super::words::{TableWord, may_be_entered};
 use crate::aarch64::{ComputedSum, Named};
 use crate::bytes::u64_at;
 use crate::elf::functions::{CodeOutcome, TableUse};
 use crate::elf::pair::ImagePair;
-use crate::elf::pointers::RELA_SIZE;
+use crate::elf::pointers::loaded_addresses;
 use crate::elf::view::ElfView;
 use reorder_base::address::Address;
 
@@ -30,8 +26,8 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
         let limit = references.get(after).copied().unwrap_or(Address(u64::MAX));
         check_table(pair, table, limit, &mut outcome);
     }
-    let has_sums = !code.sums.is_empty() || !code.distances.is_empty() || !code.naming.is_empty();
-    let slots = if has_sums { loaded_addresses(pair.old) } else { Vec::new() };
+    let has_sums = !code.sums.is_empty() || !code.distances.is_empty();
+    let slots = if has_sums { slots_of(pair.old) } else { Vec::new() };
     let resolved = |name: Named| match name {
         Named::Here(address) => Some(Address(address)),
         Named::Through(slot) => {
@@ -57,7 +53,6 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
         let limit = references.get(after).copied().unwrap_or(Address(u64::MAX));
         check_distances(pair, sum, limit, &mut outcome);
     }
-    outcome.append(stored_distances(pair, &code.naming, &slots));
     outcome
 }
 
@@ -88,17 +83,9 @@ fn check_table(pair: ImagePair<'_>, table: &TableUse, limit: Address, outcome: &
     outcome.followed.push(table.base..place);
 }
 
-/// Addresses of the image that the loader stores, as (place, address), sorted by place.
-fn loaded_addresses(image: &ElfView<'_>) -> Vec<(Address, Address)> {
-    let tables = image.sections.iter().filter(|section| section.kind == SHT_RELA && section.is_loaded());
-    let records = tables.flat_map(|section| section.bytes.chunks_exact(RELA_SIZE));
-    let mut found: Vec<(Address, Address)> = records
-        .filter(|record| {
-            u64_at(record, 8).is_some_and(|information| information as u32 == R_AARCH64_RELATIVE)
-        })
-        .filter_map(|record| Some((Address(u64_at(record, 0)?), Address(u64_at(record, 16)?))))
-        .collect();
-    // In images at a fixed address the slot itself holds the address.
+/// The addresses that the loader stores, by place. In images at a fixed address the slot itself holds the address.
+fn slots_of(image: &ElfView<'_>) -> Vec<(Address, Address)> {
+    let mut found = loaded_addresses(image);
     for section in image.sections.iter().filter(|section| section.name.starts_with(b".got")) {
         for (number, word) in section.bytes.chunks_exact(8).enumerate() {
             found.extend(

@@ -84,7 +84,8 @@ pub(super) fn check_tables(pair: ImagePair<'_>, code: &CodeOutcome, ledger: &mut
     };
     ledger.findings.checked(Check::JumpTables, "words", outcome.words);
     let stale = named_distances::stale_distances(pair, &code.references, &known);
-    for difference in outcome.differences.into_iter().chain(stale) {
+    let stored = stored_distances::stored_distances(pair, &code.naming, &known);
+    for difference in outcome.differences.into_iter().chain(stale).chain(stored) {
         ledger.findings.differs(difference);
     }
     let in_file = |range: &Range<Address>| {

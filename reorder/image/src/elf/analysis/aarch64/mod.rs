@@ -62,6 +62,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     let only_pads: Vec<Address> = pads.iter().copied().filter(|pad| !known.contains(pad)).collect();
     let mut context = CodeContext::new(file, text.clone(), &starts, &atoms, &only_pads, value::NOT_RETURNED);
     context.pointers = PointersByPlace::new(pointers).with_symbols(code, relocations);
+    context.data_pointers = PointersByPlace::of_data(code, relocations);
     let base = file.segments.iter().filter(|segment| segment.is_load()).map(|segment| segment.address).min();
     let decoder = Decoder { context: &context, base: base.unwrap_or(Address(0)), text };
     let mut entries = known;

@@ -12,6 +12,7 @@ mod explore;
 mod fields;
 mod fixed;
 mod opaque;
+mod stored_distances;
 mod sum_flow;
 mod sums;
 mod tables;
@@ -140,6 +141,7 @@ fn decode_reached(
     }
     let sums = sums::reached(context, atom, walk, |jump| explained.jumps.binary_search(&jump).is_ok());
     decoded.summed = sums.functions;
+    stored_distances::keep(context, atom, walk, &mut decoded);
     if walk.falls_through {
         match atom.end < context.file.text().end() {
             true => decoded.ties.push(atom.end),
