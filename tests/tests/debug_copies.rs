@@ -58,6 +58,10 @@ fn main() -> ExitCode {
             what_the_verifier_finds();
             Ok(())
         }),
+        Trial::test("a statement after a guard", || {
+            a_statement_after_a_guard();
+            Ok(())
+        }),
     ];
     libtest_mimic::run(&arguments, trials.chain(others).collect()).exit_code()
 }
@@ -187,6 +191,23 @@ fn the_way_back() {
     let file = object::File::parse(&*bytes).unwrap();
     assert!(file.sections().all(|section| !section.name().unwrap().starts_with(".debug_")));
     assert!(process::run(&mut Command::new(&stripped), LIMIT).unwrap().success());
+}
+
+/// A statement that begins at a dispatch begins after the comparison that only its copy has: a debugger stops once each time.
+fn a_statement_after_a_guard() {
+    let directory = tempfile::tempdir().unwrap();
+    let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
+    let source = root().join("tests/copies/guarded.c");
+    let build = format!("gcc -O1 -g -fPIE -pie '{}' -o '{}'", source.display(), old.display());
+    process::shell(&build, LIMIT).unwrap();
+    let mut apply = reorder();
+    succeed(apply.args(["apply", "--strategy", "random", "--clone=all"]).arg(&old).arg("-o").arg(&new));
+    for image in [&old, &new] {
+        let mut gdb = Command::new("gdb");
+        gdb.args(["-nx", "-batch", "-ex", "break guarded.c:4", "-ex", "ignore 1 1000", "-ex", "run"]);
+        let stops = succeed(gdb.args(["-ex", "info breakpoints"]).arg(image));
+        assert!(stops.contains("already hit 7 times"), "{stops}");
+    }
 }
 
 /// What was added to debug information, with one wrong byte, is not proven.

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use end_to_end::{process, workspace};
-use object::{Object as _, ObjectSymbol as _};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
@@ -87,6 +87,26 @@ fn distances_from_an_address_out_of_sight_must_not_go_stale() {
                 "{compiler} {fixture} {flags:?}: {report:#?}"
             );
         }
+    }
+}
+
+/// Words that lead to one function and to the linker's stubs, which look like a function, are no table.
+#[test]
+fn a_distance_to_the_stubs_is_no_evidence() {
+    let mut whole = built_with("gcc", "sums_out_of_sight", &["-DPASSED", "-DPOINTER"]);
+    let file = object::File::parse(&*whole).unwrap();
+    let address = |name: &str| file.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap().address();
+    let first = address("first");
+    let stubs = file.section_by_name(".plt").unwrap().address();
+    let distances = ["first", "second", "third", "fourth"].map(|name| address(name).wrapping_sub(first));
+    let &[table] = places_of(&whole, &distances.map(u64::to_le_bytes).concat()).as_slice() else {
+        panic!("the table stands elsewhere, too")
+    };
+    let words = [0, stubs.wrapping_sub(first), distances[1], u64::MAX / 3].map(u64::to_le_bytes).concat();
+    put(&mut whole, &[table], &words);
+    for seed in 1..5 {
+        let report = verify(&whole, &permuted_by(&whole, seed), VerifyOptions::default()).unwrap();
+        assert!(report.is_proven(), "{report:#?}");
     }
 }
 
@@ -196,12 +216,16 @@ fn put(image: &mut [u8], places: &[usize], bytes: &[u8]) {
     places.iter().for_each(|&place| image[place..place + bytes.len()].copy_from_slice(bytes));
 }
 
-/// The image with its functions in random order.
 fn permuted(old: &[u8]) -> Vec<u8> {
+    permuted_by(old, 1)
+}
+
+/// The image with its functions in random order.
+fn permuted_by(old: &[u8], seed: u64) -> Vec<u8> {
     let file = ElfFile::parse(old).unwrap();
     let functions = ElfFunctions::collect(&file).unwrap();
     let analysis = Analysis::new(&file, &functions).unwrap();
-    let request = LayoutRequest::of(Strategy::Random, 1);
+    let request = LayoutRequest::of(Strategy::Random, seed);
     let order = lay_out(&file, &functions.table, &[], Room::Linker, &request).unwrap().order;
     apply(&file, &functions, analysis, Arrangement::Order(&order), RelocateOptions::default()).unwrap().bytes
 }

@@ -2,6 +2,7 @@
 
 use crate::code_reference::CodeReference;
 use crate::pins::Pin;
+use crate::stored_distances::SumBudget;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_base::refusal::{Refusal, RefusalCode};
@@ -57,6 +58,17 @@ pub(crate) fn check_sums(
     match decoded.iter().position(|atom| atom.calls_anything) {
         Some(index) => Err(beyond_sums(code, start_of(index)).into()),
         None => Ok(()),
+    }
+}
+
+/// Refuses images with more stored distances than are tried.
+///
+/// # Errors
+/// A refusal with `code` at the start of the text.
+pub(crate) fn check_budget(budget: &SumBudget, text: Address, code: RefusalCode) -> Result<()> {
+    match budget.is_spent() {
+        true => Err(beyond_sums(code, text).into()),
+        false => Ok(()),
     }
 }
 

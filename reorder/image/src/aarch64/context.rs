@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::decode::aarch64::{Operation, PAGE, Register, WORD, decode, uses};
 use crate::elf::analysis::pointers::PointersByPlace;
 use crate::mapped_bytes::MappedBytes;
-use crate::stored_distances::stored_address;
+use crate::stored_distances::{SumBudget, stored_address};
 use reorder_base::address::Address;
 
 /// What decoding needs of the rest of the image.
@@ -24,6 +24,8 @@ pub struct CodeContext<'data> {
     pub pointers: PointersByPlace,
     /// Other addresses that the loader stores in data; empty for Mach-O images.
     pub data_pointers: PointersByPlace,
+    /// Sums of stored distances that may still be tried.
+    pub(crate) sums: SumBudget,
     /// Places that only exceptions lead to, sorted.
     pub(super) landing_pads: &'data [Address],
     /// Registers in which no call returns a value, as bits.
@@ -45,9 +47,11 @@ impl<'data> CodeContext<'data> {
         landing_pads: &'data [Address],
         not_returned: u32,
     ) -> Self {
+        let sums = SumBudget::for_code(text.end.distance_from(text.start));
         let mut context = Self {
             image,
             text,
+            sums,
             starts,
             known: Vec::new(),
             pointers: PointersByPlace::default(),
@@ -59,7 +63,7 @@ impl<'data> CodeContext<'data> {
             .par_iter()
             .with_min_len(256)
             .fold(Vec::new, |mut found, atom| {
-                addresses_formed(image, atom.clone(), |target| {
+                addresses_named(image, atom.clone(), |target, _| {
                     if !context.text.contains(&target) {
                         found.push(target);
                     }
@@ -109,11 +113,20 @@ impl<'data> CodeContext<'data> {
     }
 }
 
-/// Calls `push` with the addresses that the instructions at `range` form, as far as a linear scan shows.
-pub(super) fn addresses_formed(
+/// What an instruction does with an address that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AddressUse {
+    /// The address itself is the result.
+    Formed,
+    /// The bytes there are loaded or stored.
+    Accessed,
+}
+
+/// Calls `push` with the addresses that the instructions at `range` name, as far as a linear scan shows.
+pub(super) fn addresses_named(
     image: &dyn MappedBytes,
     range: Range<Address>,
-    mut push: impl FnMut(Address),
+    mut push: impl FnMut(Address, AddressUse),
 ) {
     let bytes = image.bytes_at(range.start, range.end.distance_from(range.start)).unwrap_or_default();
     let mut pages: [Option<Address>; 32] = [None; 32];
@@ -127,12 +140,13 @@ pub(super) fn addresses_formed(
         }
         let page_of = |register: Register| pages[usize::from(register.0)];
         match decode(word, range.start.plus(index as u64 * WORD)) {
-            Operation::Adr(_, target) | Operation::LoadLiteral(_, target) => push(target),
+            Operation::Adr(_, target) => push(target, AddressUse::Formed),
+            Operation::LoadLiteral(_, target) => push(target, AddressUse::Accessed),
             Operation::AddImmediate(_, source, number) => {
-                page_of(source).into_iter().for_each(|page| push(page.plus(number)));
+                page_of(source).into_iter().for_each(|page| push(page.plus(number), AddressUse::Formed));
             }
             Operation::Access(base, offset, _) => {
-                page_of(base).into_iter().for_each(|page| push(page.plus(offset)));
+                page_of(base).into_iter().for_each(|page| push(page.plus(offset), AddressUse::Accessed));
             }
             Operation::Adrp(register, page) => {
                 pages[usize::from(register.0)] = Some(page);

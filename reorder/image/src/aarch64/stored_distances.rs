@@ -1,53 +1,55 @@
 //! Pins functions between which data holds distances.
 
-use std::collections::BTreeSet;
-
 use super::Builder;
-use super::context::addresses_formed;
+use super::context::{AddressUse, addresses_named};
 use crate::pins::PinReason;
-use crate::stored_distances::{DistanceSearch, NamedAddresses, stored_address, words_from};
+use crate::stored_distances::{DistanceSearch, NamedAddresses, stored_address, words_read};
 use reorder_base::address::Address;
 
 impl Builder<'_, '_> {
     /// Pins the functions to which the words of a table lead from a function, and that one too, where the atom names both.
     pub(super) fn keep_stored_distances(&mut self) {
         let context = self.context;
-        let named = self.named_addresses();
         let search = DistanceSearch {
             image: context.image,
             text: context.text.clone(),
             is_start: &|address| context.is_start(address),
             is_other: &|_, _| false,
+            budget: &context.sums,
         };
-        let Some(found) = search.distances(&named) else {
-            self.pin(PinReason::ComputedAddress, self.atom.start);
-            self.result.calls_anything = true;
-            return;
-        };
-        for distances in found {
-            let mut functions = distances.reached;
-            functions.insert(distances.base);
-            if functions.iter().any(|function| self.atom.contains(function)) {
-                self.pin(PinReason::ComputedAddress, distances.table);
+        // If there are too many, the whole image is refused.
+        let found = search.distances(&self.named_addresses()).unwrap_or_default();
+        for (function, table) in found {
+            match self.atom.contains(&function) {
+                true => self.pin(PinReason::ComputedAddress, table),
+                false => self.result.summed.push(function),
             }
-            functions.retain(|function| !self.atom.contains(function));
-            self.result.summed.extend(functions);
         }
     }
 
     fn named_addresses(&self) -> NamedAddresses {
         let context = self.context;
-        let (mut bases, mut places) = (BTreeSet::new(), BTreeSet::new());
-        addresses_formed(context.image, self.atom.clone(), |address| {
-            bases.extend(Some(address).filter(|base| context.is_start(*base)));
-            places.insert(address);
-            // The large code model loads addresses from literals, and other code from the global offset table.
-            for word in words_from(address) {
-                bases.extend(context.loaded_at(word).filter(|base| context.is_start(*base)));
-                places.extend(context.data_pointers.at(word).or_else(|| stored_address(context.image, word)));
+        let is_code = |address: &Address| context.text.contains(address);
+        let mut named = NamedAddresses::default();
+        // The large code model loads addresses from literals, and other code from the global offset table.
+        let loaded =
+            |word: Address| context.data_pointers.at(word).or_else(|| stored_address(context.image, word));
+        addresses_named(context.image, self.atom.clone(), |address, used| {
+            let is_formed = used == AddressUse::Formed;
+            named
+                .bases
+                .extend(Some(address).filter(|base| is_formed && is_code(base) || context.is_start(*base)));
+            named.places.insert(address);
+            // A variable of another object is loaded from where its address is loaded from.
+            let variable = loaded(address).filter(|variable| !is_code(variable));
+            let words = words_read(address, is_formed)
+                .chain(variable.into_iter().flat_map(|it| words_read(it, false)));
+            for word in words {
+                named.bases.extend(context.loaded_at(word));
+                named.places.extend(loaded(word));
             }
         });
-        places.retain(|place: &Address| !context.text.contains(place));
-        NamedAddresses { bases, places, size: self.atom.end.distance_from(self.atom.start) }
+        named.places.retain(|place| !is_code(place));
+        named
     }
 }

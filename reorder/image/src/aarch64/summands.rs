@@ -1,7 +1,7 @@
 //! What a call or jump through a sum that is not understood may lead to.
 
 use super::Builder;
-use super::context::addresses_formed;
+use super::context::addresses_named;
 use crate::decode::aarch64::{Operation, Register, WORD};
 use crate::elf::analysis::computed_addresses::{MAX_SUMS, MAX_TABLE_WORDS, may_lead_to_code};
 use reorder_base::address::Address;
@@ -68,7 +68,7 @@ impl Builder<'_, '_> {
         let unexplained = &self.facts.unexplained;
         let mut parts = Parts::default();
         parts.bases.extend(unexplained.bases.iter().copied().map(Address));
-        addresses_formed(self.context.image, self.atom.clone(), |address| {
+        addresses_named(self.context.image, self.atom.clone(), |address, _| {
             match self.context.text.contains(&address) {
                 true if unexplained.is_of_anything => parts.bases.push(address),
                 true => {}

@@ -322,16 +322,23 @@ pub(crate) fn loaded_addresses(image: &ElfView<'_>) -> Vec<(Address, Address)> {
         let value = if has_symbol { symbol_value(symbols, information)? } else { Address(0) };
         Some((Address(place), value.plus(addend)))
     });
-    let packed = of_kind(SHT_RELR).flat_map(|section| relative_places(section.bytes));
-    // A bitmap of a few bytes names many places; only those in the file count.
-    let stored = packed.filter_map(|place| {
-        let offset = image.mapped_offset(place, WORD)?;
-        Some((Address(place), Address(u64_at(image.bytes, usize::try_from(offset.0).ok()?)?)))
-    });
-    let mut found: Vec<(Address, Address)> = added.chain(stored).collect();
-    found.sort_unstable();
-    found.dedup_by_key(|&mut (place, _)| place);
-    found
+    let mut found: BTreeMap<Address, Address> = BTreeMap::new();
+    for (place, address) in added {
+        found.entry(place).or_insert(address);
+    }
+    // A bitmap of a few bytes names many places; only those in the file count, each once.
+    for place in of_kind(SHT_RELR).flat_map(|section| relative_places(section.bytes)) {
+        let stored = || {
+            let offset = usize::try_from(image.mapped_offset(place, WORD)?.0).ok()?;
+            u64_at(image.bytes, offset).map(Address)
+        };
+        if let std::collections::btree_map::Entry::Vacant(entry) = found.entry(Address(place))
+            && let Some(address) = stored()
+        {
+            entry.insert(address);
+        }
+    }
+    found.into_iter().collect()
 }
 
 /// The addresses of this image that the loader of x86-64 stores without looking for a symbol, by place.

@@ -1,6 +1,6 @@
 //! Pins functions between which data holds distances, for x86-64: see [`crate::stored_distances`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
@@ -9,14 +9,59 @@ use super::computed_addresses::{CodeView, OtherWords, far_addresses};
 use super::pointers::{CodePointer, PointersByPlace};
 use super::references::Finding;
 use crate::decode::x86_64::{DecodedBlock, FieldKind};
-use crate::decoded_atom::beyond_sums;
+use crate::decoded_atom::check_budget;
 use crate::elf::code::Region;
 use crate::elf::relocation::LoaderRelocation;
 use crate::pins::{Pin, PinReason};
-use crate::stored_distances::{DistanceSearch, NamedAddresses, StoredDistances, stored_address, words_from};
+use crate::stored_distances::{DistanceSearch, NamedAddresses, SumBudget, stored_address, words_read};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_base::refusal::RefusalCode;
+
+/// Pins for the functions between which data that one block names holds distances. The words of `others` are none.
+///
+/// # Errors
+/// R7 if there are more sums than are tried.
+pub(super) fn check_stored_distances(
+    view: CodeView<'_, '_>,
+    decoded: &[DecodedBlock],
+    loaded: &Loaded,
+    others: OtherWords<'_>,
+) -> Result<Vec<Finding>> {
+    let text = view.text();
+    let budget = SumBudget::for_code(text.end.distance_from(text.start));
+    let search = DistanceSearch {
+        image: view.file,
+        text: text.clone(),
+        is_start: &|address| view.partition.entered_at(view.code, address).is_some(),
+        is_other: &|place, width| others.contains(place, width),
+        budget: &budget,
+    };
+    let blocks = decoded.par_iter().enumerate().with_min_len(64);
+    let functions = blocks.fold(BTreeMap::new, |mut all: BTreeMap<Address, Address>, (index, block)| {
+        let named = named_addresses(view, BlockIndex(index as u32), block, loaded, &budget);
+        // If there are too many, the whole image is refused.
+        let found = named.and_then(|named| search.distances(&named)).unwrap_or_default();
+        for (function, table) in found {
+            let evidence = all.entry(function).or_insert(table);
+            *evidence = table.min(*evidence);
+        }
+        all
+    });
+    let functions = functions.reduce(BTreeMap::new, |mut all, some| {
+        for (function, table) in some {
+            let evidence = all.entry(function).or_insert(table);
+            *evidence = table.min(*evidence);
+        }
+        all
+    });
+    check_budget(&budget, text.start, RefusalCode::PrivateRuntimeTables)?;
+    let pins = functions.into_iter().filter_map(|(function, evidence)| {
+        let block = view.partition.block_containing(function)?;
+        Some(Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence }))
+    });
+    Ok(pins.collect())
+}
 
 /// Addresses that the loader stores, by place.
 pub(super) struct Loaded {
@@ -43,67 +88,62 @@ impl Loaded {
     }
 }
 
-/// What each block names that names a function and data.
-pub(super) fn named_addresses(
+/// The addresses that a block forms or loads; `None` if there are too many.
+fn named_addresses(
     view: CodeView<'_, '_>,
-    decoded: &[DecodedBlock],
+    index: BlockIndex,
+    block: &DecodedBlock,
     loaded: &Loaded,
-) -> Vec<(BlockIndex, NamedAddresses)> {
-    let is_function = |address: &Address| view.partition.entered_at(view.code, *address).is_some();
-    let named = decoded.par_iter().enumerate().with_min_len(64).filter_map(|(index, block)| {
-        if block.data_references.is_empty() && block.own_places.is_empty() {
-            return None;
-        }
-        let index = BlockIndex(index as u32);
-        let far = far_addresses(view, index, block).unwrap_or_default();
-        let data = || block.data_references.iter().chain(&far).copied();
-        let words = data().flat_map(words_from);
-        let read: BTreeSet<Address> = words.filter_map(|word| loaded.at(view, word)).collect();
-        let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
-        let bases: BTreeSet<Address> = taken
-            .map(|field| field.target(view.code))
-            .chain(block.absolute_candidates.iter().copied())
-            .chain(read.iter().chain(&far).copied())
-            .filter(is_function)
-            // The block that takes the address of one of its own places may count from there.
-            .chain(block.own_places.iter().copied())
-            .collect();
-        let places = data().chain(read);
-        let places: BTreeSet<Address> =
-            places.filter(|place| view.code.region(*place) == Region::Data).collect();
-        let size = view.partition.block(index).size();
-        Some((index, NamedAddresses { bases, places, size }))
-    });
-    named.filter(|(_, named)| !named.bases.is_empty() && !named.places.is_empty()).collect()
+    budget: &SumBudget,
+) -> Option<NamedAddresses> {
+    let is_data = |place: &Address| view.code.region(*place) == Region::Data;
+    let is_code = |place: &Address| matches!(view.code.region(*place), Region::Arena | Region::FixedCode);
+    let targets = |kind| -> BTreeSet<Address> {
+        let fields = block.fields.iter().filter(|field| field.kind == kind);
+        fields.map(|field| field.target(view.code)).collect()
+    };
+    let (accessed, formed) = (targets(FieldKind::Memory), targets(FieldKind::AddressOf));
+    budget.spend(block.data_references.len().saturating_mul(block.wide_constants.len()))?;
+    let mut far = far_addresses(view, index, block)?;
+    if block.invalid_at.is_some() {
+        far.extend(possible_addresses(view, index));
+    }
+    let mut names: BTreeSet<Address> = block.data_references.iter().chain(&far).copied().collect();
+    names.retain(is_data);
+    // A variable of another object is loaded from where its address is loaded from.
+    let variables: Vec<Address> =
+        names.iter().filter_map(|place| loaded.at(view, *place)).filter(is_data).collect();
+    // Constants may be addresses that the code forms.
+    let is_read_only = |place: &Address| accessed.contains(place) && !formed.contains(place);
+    let words = names.iter().flat_map(|place| words_read(*place, !is_read_only(place)));
+    let words = words.chain(variables.iter().flat_map(|place| words_read(*place, false)));
+    let read: BTreeSet<Address> = words.filter_map(|word| loaded.at(view, word)).collect();
+    names.extend(variables);
+    names.extend(read.iter().copied());
+    let stated = block.absolute_candidates.iter().chain(&accessed).chain(&read).chain(&far).copied();
+    // Code of no function never moves, but functions do at distances from it.
+    let may_be_base = |address: &Address| match view.partition.block_containing(*address) {
+        Some(_) => view.partition.entered_at(view.code, *address).is_some(),
+        None => is_code(address),
+    };
+    let bases = stated.filter(may_be_base).chain(formed.iter().copied().filter(is_code));
+    // The block that takes the address of one of its own places may count from there.
+    let bases = bases.chain(block.own_places.iter().copied()).collect();
+    Some(NamedAddresses { bases, places: names.into_iter().filter(is_data).collect() })
 }
 
-/// Pins for the functions between which data that one block names holds distances. The words of `others` are none.
-///
-/// # Errors
-/// R7 if a block names too many addresses to try.
-pub(super) fn check_stored_distances(
-    view: CodeView<'_, '_>,
-    named: &[(BlockIndex, NamedAddresses)],
-    others: OtherWords<'_>,
-) -> Result<Vec<Finding>> {
-    let search = DistanceSearch {
-        image: view.file,
-        text: view.text(),
-        is_start: &|address| view.partition.entered_at(view.code, address).is_some(),
-        is_other: &|place, width| others.contains(place, width),
-    };
-    let found: Vec<(BlockIndex, Option<Vec<StoredDistances>>)> =
-        named.par_iter().map(|(index, named)| (*index, search.distances(named))).collect();
-    let mut findings = Vec::new();
-    for (index, found) in found {
-        let evidence = view.partition.block(index).start;
-        let found = found.ok_or_else(|| beyond_sums(RefusalCode::PrivateRuntimeTables, evidence))?;
-        for distances in found {
-            let pin = Pin { reason: PinReason::ComputedAddress, evidence: distances.table };
-            let functions = distances.reached.iter().chain([&distances.base]);
-            let blocks = functions.filter_map(|function| view.partition.block_containing(*function));
-            findings.extend(blocks.map(|block| Finding::Pin(block, pin)));
-        }
-    }
-    Ok(findings)
+/// Addresses that the bytes of a block may hold, or the distances to them, wherever its instructions start.
+fn possible_addresses(view: CodeView<'_, '_>, index: BlockIndex) -> impl Iterator<Item = Address> {
+    /// Bytes of an immediate number after the distance.
+    const IMMEDIATES: [u64; 4] = [0, 1, 2, 4];
+    let block = view.partition.block(index);
+    let ends = (4..).map(|end| block.start.plus(end));
+    let windows = view.code.bytes(block.start..block.end).windows(4).zip(ends);
+    let distances = windows.filter_map(|(window, end)| {
+        let distance = i64::from(i32::from_le_bytes(*window.first_chunk()?)).cast_unsigned();
+        let relative = IMMEDIATES.map(|immediate| end.plus(immediate).plus(distance));
+        let stated = view.code.is_fixed_address.then_some(Address(distance));
+        Some(relative.into_iter().chain(stated))
+    });
+    distances.flatten().filter(move |address| view.code.region(*address) != Region::Outside)
 }

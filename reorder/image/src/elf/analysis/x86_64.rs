@@ -70,9 +70,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     findings.extend(computed_addresses::check_computed_calls(view, &decoded)?);
     findings.extend(call_offsets::check_call_offsets(view, &decoded, image.pointers)?);
 
-    let loaded = stored_distances::Loaded::new(view, image.pointers, relocations);
-    let named = stored_distances::named_addresses(view, &decoded, &loaded);
-    collect_data_references(&mut decoded, relocations, &mut data_references);
+    collect_data_references(&decoded, relocations, &mut data_references);
     let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());
     let related = related_blocks(&findings);
     let uses = BlockUses::new(code, partition, &decoded, image.pointers, image.roots);
@@ -90,7 +88,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     findings.extend(found);
     let others = OtherWords { tables: &tables, loader_places: &loader_places };
     findings.extend(computed_addresses::check_computed_jumps(view, &decoded, &explained, others));
-    findings.extend(stored_distances::check_stored_distances(view, &named, others)?);
+    let loaded = stored_distances::Loaded::new(view, image.pointers, relocations);
+    findings.extend(stored_distances::check_stored_distances(view, &decoded, &loaded, others)?);
     if !loading.is_empty() {
         let pointers = image.pointers.iter().map(|pointer| pointer.target);
         let held = computed_addresses::held_addresses(view, &decoded, pointers);
@@ -185,18 +184,13 @@ fn keep_targets_of_distrusted(
     (move |block| distrusted.binary_search(&block).is_ok(), kept)
 }
 
-/// All data addresses that code or pointers refer to, in one sorted list. Blocks that jump to sums keep theirs.
+/// All data addresses that code or pointers refer to, in one sorted list.
 fn collect_data_references(
-    decoded: &mut [DecodedBlock],
+    decoded: &[DecodedBlock],
     relocations: &[LoaderRelocation],
     data_references: &mut Vec<Address>,
 ) {
-    for block in decoded.iter_mut() {
-        match block.has_computed_jump || block.has_register_jump {
-            true => data_references.extend_from_slice(&block.data_references),
-            false => data_references.append(&mut block.data_references),
-        }
-    }
+    data_references.extend(decoded.iter().flat_map(|block| &block.data_references));
     for relocation in relocations {
         if let LoaderAction::Relative(target) = relocation.action {
             data_references.push(target);

@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use crate::aarch64::{self, CodeContext, value};
 use crate::code_reference::{AtomReferences, CodeReference, PackedReference};
-use crate::decoded_atom::{DecodedAtom, check_sums};
+use crate::decoded_atom::{DecodedAtom, check_budget, check_sums};
 use crate::entry_rounds::{AtomDecoder, decode_atoms, pack};
 use crate::macho::data_in_code;
 use crate::macho::eh_frame::frame_entries;
@@ -91,6 +91,11 @@ impl MachOAnalysis {
         let fixed = FixedCode::collect(file, &decoder)?;
         let (decoded, code) = decoder.decode_all(&facts, &fixed);
         check_sums(&decoded, |index| atoms.starts[index], RefusalCode::MachOBlockDistances)?;
+        let sums = match &decoder.context {
+            ProcessorContext::Arm64(context) => &context.sums,
+            ProcessorContext::X86_64(context) => context.sums(),
+        };
+        check_budget(sums, file.text().address, RefusalCode::MachOBlockDistances)?;
 
         fixed.apply(&mut obligations);
         for (index, atom) in decoded.iter().enumerate() {

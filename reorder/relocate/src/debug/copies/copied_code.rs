@@ -14,6 +14,9 @@ pub struct CopiedRun {
     /// For each instruction, the distance of the original from the first original, and of the copy from the first copy;
     /// ascending.
     pub instructions: Vec<(u32, u32)>,
+    /// Bytes of the copy alone before a copied instruction, which are part of its copy: the distance of the original, and the
+    /// bytes; ascending.
+    pub guards: Vec<(u32, u32)>,
 }
 
 impl CopiedRun {
@@ -37,6 +40,14 @@ impl CopiedRun {
             None => return self.in_last(distance),
         };
         self.copy.start.plus(copy.saturating_sub(original - distance))
+    }
+
+    /// The place in the copy of the instruction at `address`: of the guard before it, if it has one, and of itself.
+    pub fn guarded_place(&self, address: u64) -> (NewAddress, NewAddress) {
+        let place = self.place(address);
+        let distance = address.saturating_sub(self.original.start.0);
+        let at = self.guards.binary_search_by_key(&distance, |(original, _)| u64::from(*original));
+        (place, at.map_or(place, |at| place.plus(u64::from(self.guards[at].1))))
     }
 
     fn in_last(&self, distance: u64) -> NewAddress {
@@ -86,6 +97,7 @@ mod tests {
             original: Address(0x100)..Address(0x10a),
             copy: NewAddress(0x900)..NewAddress(0x913),
             instructions: vec![(0, 0), (5, 5), (7, 11)],
+            guards: vec![(7, 4)],
         }
     }
 
@@ -93,6 +105,12 @@ mod tests {
     fn places_inside_an_instruction_count_from_its_end() {
         let places = [0x100, 0x104, 0x105, 0x106, 0x107, 0x109].map(|address| run().place(address).0);
         assert_eq!(places, [0x900, 0x904, 0x905, 0x90a, 0x90b, 0x90d]);
+    }
+
+    #[test]
+    fn a_guard_is_before_its_instruction() {
+        assert_eq!(run().guarded_place(0x105), (NewAddress(0x905), NewAddress(0x905)));
+        assert_eq!(run().guarded_place(0x107), (NewAddress(0x90b), NewAddress(0x90f)));
     }
 
     #[test]

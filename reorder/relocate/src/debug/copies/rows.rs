@@ -1,6 +1,6 @@
 //! The line program of copies: the rows of the instructions that have one.
 
-use super::super::line_program::{Obstacle, Parameters, Sequence, Writer, read_sequence};
+use super::super::line_program::{Obstacle, Parameters, Sequence, State, Writer, read_sequence};
 use super::super::sections::Slice;
 use super::copied_code::{CopiedCode, CopiedRun};
 use reorder_base::address::Address;
@@ -48,16 +48,30 @@ fn write_run(sequence: &Sequence<'_>, parameters: Parameters, run: &CopiedRun, o
     while from > 0 && sequence.rows[from - 1].address == start && sequence.rows[from].address == start {
         from -= 1;
     }
-    for row in sequence.rows[from..].iter().take_while(|row| row.address < end) {
-        let mut state = row.state;
-        if row.address < start {
-            // The copy begins inside of a statement, where no debugger should stop for it.
-            state.is_statement = false;
-            state.is_block = false;
-            state.ends_prologue = false;
-            state.begins_epilogue = false;
+    let rows = &sequence.rows[from..];
+    for group in rows.chunk_by(|row, next| row.address == next.address) {
+        let Some(last) = group.last().filter(|last| last.address < end) else { break };
+        if last.address < start {
+            // The copy begins inside of a statement.
+            writer.row(part.start.0, &inside(last.state));
+            continue;
         }
-        writer.row(run.part(row.address.max(start), end).start.0, &state);
+        let (guard, instruction) = run.guarded_place(last.address);
+        if guard < instruction {
+            // Where the guard leads to the original, the statement begins there.
+            writer.row(guard.0, &inside(last.state));
+        }
+        group.iter().for_each(|row| writer.row(instruction.0, &row.state));
     }
     writer.end(part.end.0);
+}
+
+/// The state inside of a statement, where no debugger should stop for it.
+fn inside(state: State) -> State {
+    let mut state = state;
+    state.is_statement = false;
+    state.is_block = false;
+    state.ends_prologue = false;
+    state.begins_epilogue = false;
+    state
 }

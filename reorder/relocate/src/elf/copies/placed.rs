@@ -219,10 +219,12 @@ impl<'run> Copies<'run> {
             let steps = fragment.of(self.bodies);
             let first = steps.first().map_or(0, |(offset, _)| *offset);
             let originals = steps.iter().map(|(offset, _)| offset - first);
+            let guards = steps.iter().filter_map(|(offset, step)| Some((offset - first, step.guard?.size())));
             CopiedRun {
                 original: fragment.original(self.bodies),
                 copy: placed.start..placed.end(),
                 instructions: originals.zip(placed.arranged.offsets.iter().copied()).collect(),
+                guards: guards.collect(),
             }
         });
         CopiedCode::new(runs.collect())

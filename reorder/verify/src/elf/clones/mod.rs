@@ -151,10 +151,11 @@ fn described_points(copies: &Copies<'_>) -> Vec<Point> {
     for copied in &copies.by_copy {
         let repeated = map.of_fragment(copied);
         for (position, at) in repeated.iter().enumerate() {
-            points.push(Point { copy: at.copy, original: at.original });
             let guard = copies.guards.get(&at.original).map_or(0, |guard| guard.length);
+            points.push(Point { copy: at.copy.plus(guard), original: at.original });
             if guard > 0 {
-                points.push(Point { copy: at.copy.plus(guard), original: at.original });
+                // The statement begins after the guard, which is described as the inside of the instruction.
+                points.push(Point { copy: at.copy, original: at.original.plus(1) });
             }
             let next = repeated.get(position + 1).map_or(copied.original_end(), |next| next.original);
             // The copy of a jump may be longer than the jump, and is described as one.

@@ -83,7 +83,7 @@ impl FunctionPair<'_> {
                     outcome.fields += 1;
                     if !field.is_branch {
                         named.push(Address(field.target));
-                        // A store of a constant at a place has both.
+                        // Its other operand may be a constant.
                         named.extend(self.stated_addresses(&instruction));
                     }
                     if !field.is_branch && self.is_outside(Address(field.target)) {
@@ -100,6 +100,8 @@ impl FunctionPair<'_> {
                 }
                 Addressing::Unsupported => {
                     shape.is_opaque = true;
+                    // The others cannot be read.
+                    outcome.naming.extend(Naming::new(std::mem::take(&mut named)));
                     self.same_bytes(compared_to, self.old_bytes.len())?;
                     return if self.range.is_moved() {
                         let place = format!("{} in a function that moved", Address(instruction.ip()));
@@ -131,7 +133,7 @@ impl FunctionPair<'_> {
         self.function_at(Address(instruction.try_immediate(1).ok()?))
     }
 
-    /// Numbers of an instruction of a program at a fixed address that are addresses of it.
+    /// The constants in an instruction that are addresses in the image, if the image is at a fixed address.
     fn stated_addresses(&self, instruction: &Instruction) -> impl Iterator<Item = Address> {
         let is_fixed = self.images.old.header.e_type == ET_EXEC;
         let displacement =

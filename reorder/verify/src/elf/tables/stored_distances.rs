@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
@@ -19,15 +20,18 @@ use crate::bytes::u64_at;
 use crate::elf::functions::Naming;
 use crate::elf::pair::ImagePair;
 use crate::elf::pointers::loaded_addresses;
-use crate::report::Difference;
+use crate::moves::Move;
+use crate::report::{Check, Difference};
 use reorder_base::address::Address;
 
-/// Sums that are tried for each function: so many, and some for each address that it names. Beyond that the writer refuses.
-const MIN_SUMS: usize = 1 << 15;
-const SUMS_PER_ADDRESS: usize = 1 << 8;
+/// Sums that are tried for an image: so many, and some for each byte of its functions.
+const MIN_SUMS: u64 = 1 << 23;
+const SUMS_PER_BYTE: u64 = 32;
+/// Words in a row that may lead to no function, once it is certain that they are distances.
+const MAX_OTHER_WORDS: u32 = 4;
 /// Words of a table. Such tables are written by hand.
 const MAX_WORDS: u64 = 1 << 12;
-/// Words that may lead to the first function itself before one leads to another.
+/// Words that may lead to the base itself before one leads to another function.
 const MAX_LEADING_ZEROS: u64 = 16;
 
 /// A word of so many bytes and those after it.
@@ -43,8 +47,27 @@ pub(super) fn stored_distances(
     if naming.is_empty() {
         return Vec::new();
     }
-    let search = Search { pair, slots: loaded_addresses(pair.old), known };
-    naming.par_iter().filter_map(|named| search.stale(named)).collect()
+    let moving = pair.old.code_sections().map(|section| Address(section.address)..Address(section.end()));
+    let moves = pair.moves.as_slice();
+    let moving = moving.filter(|section| {
+        let first = moves.partition_point(|function| function.old_start < section.start);
+        moves[first..].iter().take_while(|function| function.old_start < section.end).any(Move::is_moved)
+    });
+    let bytes: u64 = moves.iter().map(|function| function.size).sum();
+    let budget = AtomicU64::new(MIN_SUMS.saturating_add(bytes.saturating_mul(SUMS_PER_BYTE)));
+    let (slots, moving) = (loaded_addresses(pair.old), moving.collect());
+    let search = Search { pair, slots, known, moving, budget };
+    let found = naming.par_iter().filter_map(|named| search.stale(named).unwrap_or_default()).collect();
+    match search.budget.load(Ordering::Relaxed) {
+        0 => vec![Difference::new(
+            Check::JumpTables,
+            None,
+            "the tables that functions name",
+            "as many as can be tried",
+            "more sums of addresses and words than the code justifies",
+        )],
+        _ => found,
+    }
 }
 
 struct Search<'a> {
@@ -52,29 +75,56 @@ struct Search<'a> {
     /// The addresses that the loader stores, by place.
     slots: Vec<(Address, Address)>,
     known: &'a [Range<Address>],
+    /// Sections with functions that moved. The start of linkage stubs looks like that of a function, too, and is near the text.
+    moving: Vec<Range<Address>>,
+    budget: AtomicU64,
 }
 
 impl Search<'_> {
-    /// The first stale word among the distances that a function names.
-    fn stale(&self, named: &Naming) -> Option<Difference> {
-        // Loads of two registers read the next word as well.
-        let loaded = named.addresses.iter().flat_map(|place| [*place, place.plus(8)]);
-        let loaded = loaded.filter_map(|place| self.pointer_at(place));
-        let all: BTreeSet<Address> = named.addresses.iter().copied().chain(loaded).collect();
-        let functions: Vec<Address> =
-            all.iter().copied().filter(|address| self.pair.moves.starting_at(*address).is_some()).collect();
-        if functions.is_empty() {
-            return None;
+    /// The first stale word among the distances that a function names; `None` if there are too many to try.
+    fn stale(&self, named: &Naming) -> Option<Option<Difference>> {
+        // The address of a variable of another object is loaded before the variable is.
+        let variables = named.addresses.iter().filter_map(|place| self.slot(*place));
+        let mut all: BTreeSet<Address> = named.addresses.iter().copied().chain(variables).collect();
+        // Loads of two registers and of vectors read the next word as well.
+        let loaded = all.iter().flat_map(|place| [*place, place.plus(8)]);
+        let loaded: Vec<Address> = loaded.filter_map(|place| self.pointer_at(place)).collect();
+        all.extend(loaded);
+        let bases: Vec<Address> = all.iter().copied().filter(|address| self.may_be_base(*address)).collect();
+        if bases.is_empty() {
+            return Some(None);
         }
+        self.spend(all.len())?;
         let tables: Vec<Table> = all
             .iter()
             .flat_map(|place| [(*place, 8), (*place, 4)])
             .filter(|&table| self.begins_near(table))
             .collect();
-        let budget = MIN_SUMS + named.addresses.len() * SUMS_PER_ADDRESS;
-        let pairs = functions.iter().flat_map(|function| tables.iter().map(move |table| (*function, *table)));
-        let mut words = budget;
-        pairs.take(budget).find_map(|(function, table)| self.stale_word(function, table, &mut words))
+        for base in bases {
+            self.spend(tables.len())?;
+            for table in &tables {
+                let stale = self.stale_word(base, *table)?;
+                if stale.is_some() {
+                    return Some(stale);
+                }
+            }
+        }
+        Some(None)
+    }
+
+    fn spend(&self, count: usize) -> Option<()> {
+        let count = count as u64;
+        let take = |left: u64| Some(left.saturating_sub(count));
+        let left = self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or_default();
+        (left > count).then_some(())
+    }
+
+    /// Whether `address` is the start of a function, or code of no function, which never moves.
+    fn may_be_base(&self, address: Address) -> bool {
+        match self.pair.moves.containing(address) {
+            Some(function) => function.old_start == address,
+            None => self.pair.old.code_at(address.0, address.0.saturating_add(1)).is_some(),
+        }
     }
 
     /// Whether the first word that is not zero comes soon, and is less than the functions extend over.
@@ -87,28 +137,41 @@ impl Search<'_> {
         distances.find(|distance| *distance != 0).is_some_and(|distance| distance < extent)
     }
 
-    /// The address that the eight bytes at `place` hold when the program runs, unless it writes there.
-    fn pointer_at(&self, place: Address) -> Option<Address> {
-        match self.slots.binary_search_by_key(&place, |&(slot, _)| slot) {
-            Ok(at) => Some(self.slots[at].1),
-            Err(_) => u64_at(self.pair.old.section_at(place.0)?.at(place.0, 8)?, 0).map(Address),
-        }
+    /// The address that the loader stores at `place`.
+    fn slot(&self, place: Address) -> Option<Address> {
+        let at = self.slots.binary_search_by_key(&place, |&(slot, _)| slot).ok()?;
+        Some(self.slots[at].1)
     }
 
-    /// The first stale word of a table of distances from `function`, if it is one. Reads no more than `left` words.
-    fn stale_word(&self, function: Address, table: Table, left: &mut usize) -> Option<Difference> {
+    /// The address that the eight bytes at `place` hold when the program runs, unless it writes there.
+    fn pointer_at(&self, place: Address) -> Option<Address> {
+        let stored = || u64_at(self.pair.old.section_at(place.0)?.at(place.0, 8)?, 0).map(Address);
+        self.slot(place).or_else(stored)
+    }
+
+    /// The first stale word of a table of distances from `base`, if it is one; `None` if there are too many words.
+    fn stale_word(&self, base: Address, table: Table) -> Option<Option<Difference>> {
         let mut others = BTreeSet::new();
         let mut stale = None;
+        let (mut misses, mut read) = (0, 0);
         for number in 0..MAX_WORDS {
-            let word = self.word(function, table, number);
-            let Some(word) = word.filter(|word| self.leads_to_function(word, function)) else { break };
-            *left = left.checked_sub(1)?;
-            others.extend((word.target != function).then_some(word.target));
+            read += 1;
+            let Some(word) = self.word(base, table, number) else { break };
+            if !self.leads_to_function(&word, base) {
+                misses += 1;
+                if others.len() < 2 || misses > MAX_OTHER_WORDS {
+                    break;
+                }
+                continue;
+            }
+            misses = 0;
+            others.extend((word.target != base).then_some(word.target));
             if self.pair.mapped(word.target) != word.found {
                 stale.get_or_insert(word);
             }
         }
-        stale.filter(|_| others.len() > 1).map(|word| word.stale(self.pair, table.0))
+        self.spend(read)?;
+        Some(stale.filter(|_| others.len() > 1).map(|word| word.stale(self.pair, table.0)))
     }
 
     /// The word with this number, counted from `function`, unless it is known to be something else.
@@ -124,6 +187,10 @@ impl Search<'_> {
     }
 
     fn leads_to_function(&self, word: &TableWord, function: Address) -> bool {
-        word.target == function || self.pair.moves.starting_at(word.target).is_some()
+        let is_start = |target: Address| {
+            self.pair.moves.starting_at(target).is_some()
+                && self.moving.iter().any(|section| section.contains(&target))
+        };
+        word.target == function || is_start(word.target)
     }
 }

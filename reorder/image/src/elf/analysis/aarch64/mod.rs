@@ -18,7 +18,7 @@ use crate::aarch64::{CodeContext, decode_atom, keep, value};
 use crate::boundaries::Boundaries;
 use crate::code_reference::PackedReference;
 use crate::decode::aarch64::WORD;
-use crate::decoded_atom::{DecodedAtom, check_sums};
+use crate::decoded_atom::{DecodedAtom, check_budget, check_sums};
 use crate::elf::analysis::blocks::{Block, BlockIndex, Partition};
 use crate::elf::analysis::computed_addresses::CodeView;
 use crate::elf::analysis::fields::CodeFields;
@@ -79,6 +79,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     findings.extend(found);
     let (decoded, mut references) = decode_atoms(&atoms, decoder.base, entries, &decoder);
     check_sums(&decoded, |index| atoms[index].start, RefusalCode::PrivateRuntimeTables)?;
+    check_budget(&context.sums, context.text.start, RefusalCode::PrivateRuntimeTables)?;
     let handed = handed_sums::handed_sums(code, partition, &references);
     findings.extend(sums::check_code_sums(file, partition, &decoded, handed.into_iter())?);
 

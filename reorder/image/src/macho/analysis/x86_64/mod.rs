@@ -25,6 +25,7 @@ use std::ops::Range;
 use crate::decoded_atom::DecodedAtom;
 use crate::macho::file::MachOFile;
 use crate::pins::{Pin, PinReason};
+use crate::stored_distances::SumBudget;
 use reorder_base::address::Address;
 
 use explore::Atom;
@@ -32,13 +33,15 @@ pub use fixed::decode_fixed_section;
 pub use opaque::opaque as keep;
 
 /// What decoding needs of the image.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct X86Context<'context> {
     file: &'context MachOFile<'context>,
     starts: &'context [Address],
     data_in_code: &'context [Range<Address>],
     code: Vec<Range<Address>>,
     image: Range<Address>,
+    /// Sums of stored distances that may still be tried.
+    sums: SumBudget,
 }
 
 /// Rounds in which tables outside the atom may lead to more code with more such tables.
@@ -55,7 +58,14 @@ impl<'context> X86Context<'context> {
         let code = file.sections.iter().filter(|section| section.is_code()).map(|section| section.range());
         let ends = file.segments.iter().map(|segment| segment.range().end);
         let image = file.base()..ends.max().unwrap_or(file.base());
-        Self { file, starts, data_in_code, code: code.collect(), image }
+        let text = file.text().range();
+        let sums = SumBudget::for_code(text.end.distance_from(text.start));
+        Self { file, starts, data_in_code, code: code.collect(), image, sums }
+    }
+
+    /// Sums of stored distances that may still be tried.
+    pub(super) fn sums(&self) -> &SumBudget {
+        &self.sums
     }
 
     fn is_code(&self, address: Address) -> bool {

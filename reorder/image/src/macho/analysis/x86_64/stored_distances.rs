@@ -23,8 +23,8 @@ pub(super) fn keep(
         let fields = walk.fields.iter().filter(|field| uses.contains(&field.used));
         fields.map(|field| field.target).collect()
     };
-    let mut bases = named(&[Use::Take]);
-    bases.retain(|base| is_start(*base));
+    let mut bases = named(&[Use::Take, Use::Memory]);
+    bases.retain(|base| context.is_code(*base));
     let mut places = named(&[Use::Take, Use::Memory]);
     places.retain(|place| !context.is_code(*place));
     let search = DistanceSearch {
@@ -32,20 +32,15 @@ pub(super) fn keep(
         text: context.file.text().range(),
         is_start: &is_start,
         is_other: &|_, _| false,
+        budget: &context.sums,
     };
-    let size = atom.end.distance_from(atom.start);
-    let Some(found) = search.distances(&NamedAddresses { bases, places, size }) else {
-        decoded.pin.get_or_insert(Pin { reason: PinReason::ComputedAddress, evidence: atom.start });
-        decoded.calls_anything = true;
-        return;
-    };
-    for distances in found {
-        let functions = distances.reached.into_iter().chain([distances.base]);
-        let (own, others): (Vec<_>, Vec<_>) = functions.partition(|function| atom.contains(function));
-        if !own.is_empty() {
-            let pin = Pin { reason: PinReason::ComputedAddress, evidence: distances.table };
-            decoded.pin.get_or_insert(pin);
+    // If there are too many, the whole image is refused.
+    let found = search.distances(&NamedAddresses { bases, places }).unwrap_or_default();
+    for (function, evidence) in found {
+        if atom.contains(&function) {
+            decoded.pin.get_or_insert(Pin { reason: PinReason::ComputedAddress, evidence });
+        } else {
+            decoded.summed.push(function);
         }
-        decoded.summed.extend(others);
     }
 }
