@@ -15,7 +15,7 @@ const MAX_LEADING_ZEROS: u64 = 16;
 /// Words in a row that may lead to no function, such as a mark between two groups of distances, once a table is certain.
 const MAX_OTHER_WORDS: usize = 8;
 
-/// How many sums may still be tried for an image: so many, and some for each byte of its code. Programs need one for 60 bytes.
+/// How many sums may still be tried for an image: a fixed number, and a number per byte of its code. Programs need one for 60 bytes.
 #[derive(Debug)]
 pub(crate) struct SumBudget(AtomicU64);
 
@@ -101,8 +101,9 @@ impl DistanceSearch<'_> {
 
     /// The words at `start`, if the first that is not zero comes soon, and is less than the code is long.
     fn table(&self, start: Address, width: u64) -> Option<Table> {
-        let words = (0..=MAX_LEADING_ZEROS).map_while(|number| self.word(start.plus(number * width), width));
-        let first = words.into_iter().find(|word| *word != 0)?;
+        let mut words =
+            (0..=MAX_LEADING_ZEROS).map_while(|number| self.word(start.plus(number * width), width));
+        let first = words.find(|word| *word != 0)?;
         let is_near = first.cast_signed().unsigned_abs() < self.text.end.distance_from(self.text.start);
         is_near.then_some(Table { start, width, first })
     }

@@ -154,8 +154,8 @@ fn explicit(
     Ok(())
 }
 
-/// The loader adds the addend to the symbol's new value: that is right only where both move together. Gives the value of a symbol that
-/// this image defines.
+/// The loader adds the addend to the symbol's new value: that is right only where both move together. Gives the sum, if this image
+/// defines the symbol.
 fn checked_symbol(
     symbols: &Option<SymbolTable<'_>>,
     index: usize,
@@ -172,7 +172,7 @@ fn checked_symbol(
         )
         .at(place));
     }
-    Ok(Some(symbol.value).filter(|_| is_defined && !symbol.is_thread_local()))
+    Ok(Some(symbol.value.plus(addend.0)).filter(|_| is_defined && !symbol.is_thread_local()))
 }
 
 fn packed(file: &ElfFile<'_>, section: &Section<'_>, relocations: &mut Vec<LoaderRelocation>) -> Result<()> {

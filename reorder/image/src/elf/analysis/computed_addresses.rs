@@ -125,7 +125,7 @@ pub(crate) fn check_wide_constants(
 
 /// The constants that a block adds to addresses to obtain others. Code that obtains its own address by a call also adds
 /// constants of four bytes.
-fn far_constants(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock) -> Vec<u64> {
+pub(crate) fn far_constants(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock) -> Vec<u64> {
     match block.calls_own_place {
         true => wide_operands(view.code, view.partition.block(index).code()),
         false => block.wide_constants.clone(),

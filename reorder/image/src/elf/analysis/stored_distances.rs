@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rayon::prelude::*;
 
 use super::blocks::BlockIndex;
-use super::computed_addresses::{CodeView, OtherWords, far_addresses};
+use super::computed_addresses::{CodeView, OtherWords, far_addresses, far_constants};
 use super::pointers::{CodePointer, PointersByPlace};
 use super::references::Finding;
 use crate::decode::x86_64::{DecodedBlock, FieldKind};
@@ -24,8 +24,8 @@ use reorder_base::refusal::RefusalCode;
 /// R7 if there are more sums than are tried.
 pub(super) fn check_stored_distances(
     view: CodeView<'_, '_>,
-    decoded: &[DecodedBlock],
-    loaded: &Loaded,
+    (decoded, distrusted): (&[DecodedBlock], &[BlockIndex]),
+    loaded: &LoadedAddresses,
     others: OtherWords<'_>,
 ) -> Result<Vec<Finding>> {
     let text = view.text();
@@ -38,17 +38,14 @@ pub(super) fn check_stored_distances(
         budget: &budget,
     };
     let blocks = decoded.par_iter().enumerate().with_min_len(64);
-    let functions = blocks.fold(BTreeMap::new, |mut all: BTreeMap<Address, Address>, (index, block)| {
-        let named = named_addresses(view, BlockIndex(index as u32), block, loaded, &budget);
+    let found = blocks.map(|(index, block)| {
+        let index = BlockIndex(index as u32);
+        let is_distrusted = distrusted.binary_search(&index).is_ok();
+        let named = named_addresses(view, (index, block, is_distrusted), loaded, &budget);
         // If there are too many, the whole image is refused.
-        let found = named.and_then(|named| search.distances(&named)).unwrap_or_default();
-        for (function, table) in found {
-            let evidence = all.entry(function).or_insert(table);
-            *evidence = table.min(*evidence);
-        }
-        all
+        named.and_then(|named| search.distances(&named)).unwrap_or_default()
     });
-    let functions = functions.reduce(BTreeMap::new, |mut all, some| {
+    let functions = found.reduce(BTreeMap::new, |mut all, some| {
         for (function, table) in some {
             let evidence = all.entry(function).or_insert(table);
             *evidence = table.min(*evidence);
@@ -64,12 +61,12 @@ pub(super) fn check_stored_distances(
 }
 
 /// Addresses that the loader stores, by place.
-pub(super) struct Loaded {
+pub(super) struct LoadedAddresses {
     code: PointersByPlace,
     data: PointersByPlace,
 }
 
-impl Loaded {
+impl LoadedAddresses {
     pub(super) fn new(
         view: CodeView<'_, '_>,
         pointers: &[CodePointer],
@@ -91,9 +88,8 @@ impl Loaded {
 /// The addresses that a block forms or loads; `None` if there are too many.
 fn named_addresses(
     view: CodeView<'_, '_>,
-    index: BlockIndex,
-    block: &DecodedBlock,
-    loaded: &Loaded,
+    (index, block, is_distrusted): (BlockIndex, &DecodedBlock, bool),
+    loaded: &LoadedAddresses,
     budget: &SumBudget,
 ) -> Option<NamedAddresses> {
     let is_data = |place: &Address| view.code.region(*place) == Region::Data;
@@ -103,9 +99,12 @@ fn named_addresses(
         fields.map(|field| field.target(view.code)).collect()
     };
     let (accessed, formed) = (targets(FieldKind::Memory), targets(FieldKind::AddressOf));
-    budget.spend(block.data_references.len().saturating_mul(block.wide_constants.len()))?;
-    let mut far = far_addresses(view, index, block)?;
-    if block.invalid_at.is_some() {
+    let constants = far_constants(view, index, block).len();
+    budget.spend(block.data_references.len().saturating_mul(constants))?;
+    let Some(mut far) = far_addresses(view, index, block) else {
+        return budget.spend(usize::MAX).and(None);
+    };
+    if is_distrusted {
         far.extend(possible_addresses(view, index));
     }
     let mut names: BTreeSet<Address> = block.data_references.iter().chain(&far).copied().collect();
@@ -114,8 +113,8 @@ fn named_addresses(
     let variables: Vec<Address> =
         names.iter().filter_map(|place| loaded.at(view, *place)).filter(is_data).collect();
     // Constants may be addresses that the code forms.
-    let is_read_only = |place: &Address| accessed.contains(place) && !formed.contains(place);
-    let words = names.iter().flat_map(|place| words_read(*place, !is_read_only(place)));
+    let is_only_accessed = |place: &Address| accessed.contains(place) && !formed.contains(place);
+    let words = names.iter().flat_map(|place| words_read(*place, !is_only_accessed(place)));
     let words = words.chain(variables.iter().flat_map(|place| words_read(*place, false)));
     let read: BTreeSet<Address> = words.filter_map(|word| loaded.at(view, word)).collect();
     names.extend(variables);

@@ -88,8 +88,14 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     findings.extend(found);
     let others = OtherWords { tables: &tables, loader_places: &loader_places };
     findings.extend(computed_addresses::check_computed_jumps(view, &decoded, &explained, others));
-    let loaded = stored_distances::Loaded::new(view, image.pointers, relocations);
-    findings.extend(stored_distances::check_stored_distances(view, &decoded, &loaded, others)?);
+    let loaded = stored_distances::LoadedAddresses::new(view, image.pointers, relocations);
+    let distrusted = distrusted_blocks(&findings);
+    findings.extend(stored_distances::check_stored_distances(
+        view,
+        (&decoded, &distrusted),
+        &loaded,
+        others,
+    )?);
     if !loading.is_empty() {
         let pointers = image.pointers.iter().map(|pointer| pointer.target);
         let held = computed_addresses::held_addresses(view, &decoded, pointers);
@@ -164,15 +170,7 @@ fn keep_targets_of_distrusted(
     decoded: &mut [DecodedBlock],
     findings: &[Finding],
 ) -> (impl Fn(BlockIndex) -> bool + use<>, Vec<Finding>) {
-    let mut distrusted: Vec<BlockIndex> = findings
-        .iter()
-        .filter_map(|finding| match finding {
-            Finding::Distrust(block, _) => Some(*block),
-            _ => None,
-        })
-        .collect();
-    distrusted.sort_unstable();
-    distrusted.dedup();
+    let distrusted = distrusted_blocks(findings);
     let mut kept = Vec::new();
     for &index in &distrusted {
         let block = partition.block(index);
@@ -182,6 +180,18 @@ fn keep_targets_of_distrusted(
         decoded.has_register_jump = false;
     }
     (move |block| distrusted.binary_search(&block).is_ok(), kept)
+}
+
+/// Blocks whose instructions may be wrong, ascending.
+fn distrusted_blocks(findings: &[Finding]) -> Vec<BlockIndex> {
+    let distrusted = findings.iter().filter_map(|finding| match finding {
+        Finding::Distrust(block, _) => Some(*block),
+        _ => None,
+    });
+    let mut distrusted: Vec<BlockIndex> = distrusted.collect();
+    distrusted.sort_unstable();
+    distrusted.dedup();
+    distrusted
 }
 
 /// All data addresses that code or pointers refer to, in one sorted list.

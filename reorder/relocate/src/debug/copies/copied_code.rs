@@ -14,8 +14,8 @@ pub struct CopiedRun {
     /// For each instruction, the distance of the original from the first original, and of the copy from the first copy;
     /// ascending.
     pub instructions: Vec<(u32, u32)>,
-    /// Bytes of the copy alone before a copied instruction, which are part of its copy: the distance of the original, and the
-    /// bytes; ascending.
+    /// Comparisons before copied instructions, which the originals lack; the copy of an instruction begins with its guard. Each
+    /// guarded instruction's distance from the first original, and its guard's length; ascending.
     pub guards: Vec<(u32, u32)>,
 }
 
@@ -52,7 +52,9 @@ impl CopiedRun {
 
     fn in_last(&self, distance: u64) -> NewAddress {
         let (original, copy) = self.instructions.last().copied().unwrap_or_default();
-        self.copy.start.plus(u64::from(copy) + (distance - u64::from(original))).min(self.copy.end)
+        let guard = self.guards.last().filter(|(guarded, _)| *guarded == original).map_or(0, |guard| guard.1);
+        let inside = distance - u64::from(original);
+        self.copy.start.plus(u64::from(copy) + u64::from(guard) + inside).min(self.copy.end)
     }
 }
 
@@ -91,11 +93,12 @@ impl CopiedCode {
 mod tests {
     use super::*;
 
-    /// A call of five bytes, a short jump whose copy has six bytes, an instruction of three bytes; then a jump of five.
+    /// A call of five bytes, a short jump whose copy has six bytes, an instruction of three bytes after a guard of four; then a jump
+    /// of five.
     fn run() -> CopiedRun {
         CopiedRun {
             original: Address(0x100)..Address(0x10a),
-            copy: NewAddress(0x900)..NewAddress(0x913),
+            copy: NewAddress(0x900)..NewAddress(0x917),
             instructions: vec![(0, 0), (5, 5), (7, 11)],
             guards: vec![(7, 4)],
         }
@@ -104,7 +107,7 @@ mod tests {
     #[test]
     fn places_inside_an_instruction_count_from_its_end() {
         let places = [0x100, 0x104, 0x105, 0x106, 0x107, 0x109].map(|address| run().place(address).0);
-        assert_eq!(places, [0x900, 0x904, 0x905, 0x90a, 0x90b, 0x90d]);
+        assert_eq!(places, [0x900, 0x904, 0x905, 0x90a, 0x90b, 0x911]);
     }
 
     #[test]
@@ -118,9 +121,9 @@ mod tests {
         let code = CopiedCode::new(vec![run()]);
         let parts =
             |start, end| code.parts(start, end).map(|part| (part.start.0, part.end.0)).collect::<Vec<_>>();
-        assert_eq!(parts(0, 0x200), [(0x900, 0x913)]);
+        assert_eq!(parts(0, 0x200), [(0x900, 0x917)]);
         assert_eq!(parts(0x105, 0x107), [(0x905, 0x90b)]);
-        assert_eq!(parts(0x107, 0x10a), [(0x90b, 0x913)]);
+        assert_eq!(parts(0x107, 0x10a), [(0x90b, 0x917)]);
         assert_eq!(parts(0x10a, 0x200), []);
     }
 }

@@ -58,7 +58,7 @@ fn write_run(sequence: &Sequence<'_>, parameters: Parameters, run: &CopiedRun, o
         }
         let (guard, instruction) = run.guarded_place(last.address);
         if guard < instruction {
-            // Where the guard leads to the original, the statement begins there.
+            // If the guard leaves for the original, the statement begins in the original.
             writer.row(guard.0, &inside(last.state));
         }
         group.iter().for_each(|row| writer.row(instruction.0, &row.state));

@@ -144,7 +144,8 @@ pub(super) fn evident(image: &ElfView<'_>, found: &[Range<Address>]) -> Result<V
     Ok(evident.unwrap_or_default())
 }
 
-/// Where debug information of both images is compared: the first and the last byte of each copied instruction.
+/// Where debug information of both images is compared: the first and the last byte of each copied instruction, and the first of its
+/// guard.
 fn described_points(copies: &Copies<'_>) -> Vec<Point> {
     let Some(map) = copies.fragments() else { return Vec::new() };
     let mut points = Vec::with_capacity(2 * map.len());

@@ -29,11 +29,16 @@ pub(super) fn check_next(
     Err(Difference::new(Check::Copies, copies.offset(copy), name, expected, "a copy"))
 }
 
-/// Near and far returns and those from interrupts, after prefixes that change their width or nothing (`REP RET`, `BND RET`).
-/// Source: Intel SDM, volume 2, `RET` and `IRET`.
+/// Near and far returns and those from interrupts, after any prefixes (`REP RET`, `BND RET`).
+/// Source: Intel SDM, volume 2, "Instruction Prefixes", `RET` and `IRET`.
 fn is_return(bytes: &[u8]) -> bool {
-    let opcode = bytes.iter().find(|byte| !matches!(byte, 0x40..=0x4f | 0x66 | 0xf2 | 0xf3));
+    let opcode = bytes.iter().find(|byte| !is_prefix(**byte));
     matches!(opcode, Some(0xc2 | 0xc3 | 0xca | 0xcb | 0xcf))
+}
+
+/// Segments, widths of operands and addresses, repetition, `REX`.
+fn is_prefix(byte: u8) -> bool {
+    matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3)
 }
 
 #[cfg(test)]
@@ -43,7 +48,7 @@ mod tests {
     #[test]
     fn returns_are_recognised_with_their_prefixes() {
         assert!([&[0xc3][..], &[0xf3, 0xc3], &[0xf2, 0xc3], &[0xc2, 8, 0]].into_iter().all(is_return));
-        assert!([&[0x48, 0xcb][..], &[0xca, 8, 0], &[0x48, 0xcf]].into_iter().all(is_return));
+        assert!([&[0x48, 0xcb][..], &[0xca, 8, 0], &[0x48, 0xcf], &[0x2e, 0xc3]].into_iter().all(is_return));
         // movss and leave.
         assert!(![&[][..], &[0xf3], &[0xf3, 0x0f, 0x10, 0xc3], &[0xc9, 0xc3]].into_iter().any(is_return));
     }

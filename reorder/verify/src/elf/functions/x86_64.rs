@@ -100,8 +100,8 @@ impl FunctionPair<'_> {
                 }
                 Addressing::Unsupported => {
                     shape.is_opaque = true;
-                    // The others cannot be read.
-                    outcome.naming.extend(Naming::new(std::mem::take(&mut named)));
+                    // Later instructions cannot be read.
+                    outcome.naming.extend(Naming::new(named));
                     self.same_bytes(compared_to, self.old_bytes.len())?;
                     return if self.range.is_moved() {
                         let place = format!("{} in a function that moved", Address(instruction.ip()));

@@ -19,12 +19,13 @@ use super::words::TableWord;
 use crate::bytes::u64_at;
 use crate::elf::functions::Naming;
 use crate::elf::pair::ImagePair;
-use crate::elf::pointers::loaded_addresses;
+use crate::elf::pointers::{loaded_addresses, written_places};
 use crate::moves::Move;
+use crate::processor::Processor;
 use crate::report::{Check, Difference};
 use reorder_base::address::Address;
 
-/// Sums that are tried for an image: so many, and some for each byte of its functions.
+/// Sums that are tried for an image: a fixed number, and a number per byte from the first to the last function.
 const MIN_SUMS: u64 = 1 << 23;
 const SUMS_PER_BYTE: u64 = 32;
 /// Words in a row that may lead to no function, once it is certain that they are distances.
@@ -34,8 +35,15 @@ const MAX_WORDS: u64 = 1 << 12;
 /// Words that may lead to the base itself before one leads to another function.
 const MAX_LEADING_ZEROS: u64 = 16;
 
-/// A word of so many bytes and those after it.
-type Table = (Address, u8);
+/// Words that may be distances.
+#[derive(Clone, Copy)]
+struct Table {
+    start: Address,
+    /// Bytes of each.
+    width: u8,
+    /// The first that is not zero.
+    first: u64,
+}
 
 /// Checks the distances among what each of `naming` names; `known` are the words of jump tables that other checks have explained,
 /// ascending and disjoint: they count from their own table.
@@ -53,10 +61,19 @@ pub(super) fn stored_distances(
         let first = moves.partition_point(|function| function.old_start < section.start);
         moves[first..].iter().take_while(|function| function.old_start < section.end).any(Move::is_moved)
     });
-    let bytes: u64 = moves.iter().map(|function| function.size).sum();
-    let budget = AtomicU64::new(MIN_SUMS.saturating_add(bytes.saturating_mul(SUMS_PER_BYTE)));
-    let (slots, moving) = (loaded_addresses(pair.old), moving.collect());
-    let search = Search { pair, slots, known, moving, budget };
+    let extent = match (moves.first(), moves.last()) {
+        (Some(first), Some(last)) => last.old_end().distance_from(first.old_start),
+        _ => 0,
+    };
+    let search = Search {
+        pair,
+        slots: loaded_addresses(pair.old),
+        written: written_places(pair.old),
+        known,
+        moving: moving.collect(),
+        extent,
+        budget: AtomicU64::new(MIN_SUMS.saturating_add(extent.saturating_mul(SUMS_PER_BYTE))),
+    };
     let found = naming.par_iter().filter_map(|named| search.stale(named).unwrap_or_default()).collect();
     match search.budget.load(Ordering::Relaxed) {
         0 => vec![Difference::new(
@@ -74,9 +91,13 @@ struct Search<'a> {
     pair: ImagePair<'a>,
     /// The addresses that the loader stores, by place.
     slots: Vec<(Address, Address)>,
+    /// Places that the loader writes, ascending.
+    written: Vec<u64>,
     known: &'a [Range<Address>],
     /// Sections with functions that moved. The start of linkage stubs looks like that of a function, too, and is near the text.
     moving: Vec<Range<Address>>,
+    /// Bytes from the first to the last function.
+    extent: u64,
     budget: AtomicU64,
 }
 
@@ -95,11 +116,8 @@ impl Search<'_> {
             return Some(None);
         }
         self.spend(all.len())?;
-        let tables: Vec<Table> = all
-            .iter()
-            .flat_map(|place| [(*place, 8), (*place, 4)])
-            .filter(|&table| self.begins_near(table))
-            .collect();
+        let tables: Vec<Table> =
+            all.iter().flat_map(|place| [self.table(*place, 8), self.table(*place, 4)]).flatten().collect();
         for base in bases {
             self.spend(tables.len())?;
             for table in &tables {
@@ -119,22 +137,27 @@ impl Search<'_> {
         (left > count).then_some(())
     }
 
-    /// Whether `address` is the start of a function, or code of no function, which never moves.
+    /// Whether `address` is the start of a function, or x86-64 code of no function among functions, which never moves. In AArch64
+    /// code such a place often is a literal.
     fn may_be_base(&self, address: Address) -> bool {
         match self.pair.moves.containing(address) {
             Some(function) => function.old_start == address,
-            None => self.pair.old.code_at(address.0, address.0.saturating_add(1)).is_some(),
+            None => self.pair.old.processor == Processor::X86_64 && self.is_among_moved(address),
         }
     }
 
-    /// Whether the first word that is not zero comes soon, and is less than the functions extend over.
-    fn begins_near(&self, table: Table) -> bool {
-        let functions = self.pair.moves.as_slice();
-        let (Some(first), Some(last)) = (functions.first(), functions.last()) else { return false };
-        let extent = last.old_end().distance_from(first.old_start);
-        let words = (0..=MAX_LEADING_ZEROS).map_while(|number| self.word(Address(0), table, number));
-        let mut distances = words.map(|word| word.target.0.cast_signed().unsigned_abs());
-        distances.find(|distance| *distance != 0).is_some_and(|distance| distance < extent)
+    fn is_among_moved(&self, address: Address) -> bool {
+        let after = self.moving.partition_point(|section| section.end <= address);
+        self.moving.get(after).is_some_and(|section| section.contains(&address))
+    }
+
+    /// The words at `start`, if the first that is not zero comes soon, and is less than the functions extend over.
+    fn table(&self, start: Address, width: u8) -> Option<Table> {
+        let table = Table { start, width, first: 0 };
+        let mut words =
+            (0..=MAX_LEADING_ZEROS).map_while(|number| Some(self.word(Address(0), table, number)?.target.0));
+        let first = words.find(|word| *word != 0)?;
+        (first.cast_signed().unsigned_abs() < self.extent).then_some(Table { first, ..table })
     }
 
     /// The address that the loader stores at `place`.
@@ -145,19 +168,28 @@ impl Search<'_> {
 
     /// The address that the eight bytes at `place` hold when the program runs, unless it writes there.
     fn pointer_at(&self, place: Address) -> Option<Address> {
-        let stored = || u64_at(self.pair.old.section_at(place.0)?.at(place.0, 8)?, 0).map(Address);
+        let stored = || {
+            let section = self.pair.old.section_at(place.0).filter(|section| !section.is_code())?;
+            u64_at(section.at(place.0, 8)?, 0).map(Address)
+        };
         self.slot(place).or_else(stored)
     }
 
     /// The first stale word of a table of distances from `base`, if it is one; `None` if there are too many words.
     fn stale_word(&self, base: Address, table: Table) -> Option<Option<Difference>> {
+        if !self.is_start(base.plus(table.first)) {
+            return Some(None);
+        }
         let mut others = BTreeSet::new();
         let mut stale = None;
         let (mut misses, mut read) = (0, 0);
         for number in 0..MAX_WORDS {
             read += 1;
             let Some(word) = self.word(base, table, number) else { break };
-            if !self.leads_to_function(&word, base) {
+            if word.target == base {
+                continue;
+            }
+            if !self.is_start(word.target) {
                 misses += 1;
                 if others.len() < 2 || misses > MAX_OTHER_WORDS {
                     break;
@@ -165,32 +197,30 @@ impl Search<'_> {
                 continue;
             }
             misses = 0;
-            others.extend((word.target != base).then_some(word.target));
+            others.insert(word.target);
             if self.pair.mapped(word.target) != word.found {
                 stale.get_or_insert(word);
             }
         }
         self.spend(read)?;
-        Some(stale.filter(|_| others.len() > 1).map(|word| word.stale(self.pair, table.0)))
+        Some(stale.filter(|_| others.len() > 1).map(|word| word.stale(self.pair, table.start)))
     }
 
-    /// The word with this number, counted from `function`, unless it is known to be something else.
-    fn word(&self, function: Address, (start, width): Table, number: u64) -> Option<TableWord> {
-        let width_in_bytes = u64::from(width);
-        let place = start.plus(number * width_in_bytes);
+    /// The word with this number, counted from `base`, unless it is known to be something else.
+    fn word(&self, base: Address, table: Table, number: u64) -> Option<TableWord> {
+        let width = u64::from(table.width);
+        let place = table.start.plus(number * width);
+        let end = place.plus(width);
         let after = self.known.partition_point(|range| range.end <= place);
-        let is_known = self.known.get(after).is_some_and(|range| range.start < place.plus(width_in_bytes));
-        // The loader stores addresses of eight bytes.
-        let before = self.slots.partition_point(|&(slot, _)| slot.plus(8) <= place);
-        let is_stored = self.slots.get(before).is_some_and(|&(slot, _)| slot < place.plus(width_in_bytes));
-        TableWord::at(self.pair, function, place, width).filter(|_| !is_known && !is_stored)
+        let is_known = self.known.get(after).is_some_and(|range| range.start < end);
+        // The loader writes addresses of eight bytes.
+        let before = self.written.partition_point(|written| written.saturating_add(8) <= place.0);
+        let is_written = self.written.get(before).is_some_and(|written| *written < end.0);
+        TableWord::at(self.pair, base, place, table.width).filter(|_| !is_known && !is_written)
     }
 
-    fn leads_to_function(&self, word: &TableWord, function: Address) -> bool {
-        let is_start = |target: Address| {
-            self.pair.moves.starting_at(target).is_some()
-                && self.moving.iter().any(|section| section.contains(&target))
-        };
-        word.target == function || is_start(word.target)
+    /// Whether a function starts there that may have moved.
+    fn is_start(&self, address: Address) -> bool {
+        self.pair.moves.starting_at(address).is_some() && self.is_among_moved(address)
     }
 }

@@ -19,14 +19,9 @@ pub(super) fn keep(
     decoded: &mut DecodedAtom,
 ) {
     let is_start = |address: Address| context.starts.binary_search(&address).is_ok();
-    let named = |uses: &[Use]| -> BTreeSet<Address> {
-        let fields = walk.fields.iter().filter(|field| uses.contains(&field.used));
-        fields.map(|field| field.target).collect()
-    };
-    let mut bases = named(&[Use::Take, Use::Memory]);
-    bases.retain(|base| context.is_code(*base));
-    let mut places = named(&[Use::Take, Use::Memory]);
-    places.retain(|place| !context.is_code(*place));
+    let fields = walk.fields.iter().filter(|field| matches!(field.used, Use::Take | Use::Memory));
+    let named: BTreeSet<Address> = fields.map(|field| field.target).collect();
+    let (bases, places) = named.into_iter().partition(|address| context.is_code(*address));
     let search = DistanceSearch {
         image: context.file,
         text: context.file.text().range(),
