@@ -12,7 +12,7 @@ mod interpret;
 mod references;
 mod relaxed;
 mod split_off;
-mod stored_distances;
+pub(crate) mod stored_distances;
 mod summands;
 mod table_targets;
 mod tables;

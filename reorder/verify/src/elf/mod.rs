@@ -245,10 +245,11 @@ fn check_code(
     summed_distances::check_summed(pair, &outcome.summed, ledger.findings);
     marked_pointers::check_marked_pointers(pair, &outcome.formed, ledger.findings);
     first_bytes::check_first_bytes(pair, ledger.findings);
-    let gap_references = gaps::check_gaps(pair, ledger.findings);
+    let gaps = gaps::check_gaps(pair, ledger.findings);
+    outcome.naming.extend(gaps.naming);
     match pair.old.processor {
         Processor::X86_64 => {
-            outcome.references.extend(gap_references);
+            outcome.references.extend(gaps.references);
             outcome.references.sort_unstable();
         }
         // Two instructions form an address, so the comparison of single instructions has none of them.

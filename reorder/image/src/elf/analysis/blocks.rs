@@ -72,6 +72,16 @@ pub struct Gap {
     pub content: GapContent,
 }
 
+impl Gap {
+    /// Parts whose names count as those of one function. Each begins in the middle of the one before it.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Range<Address>> {
+        const SIZE: u64 = 1 << 14;
+        let (start, end) = (self.start, self.end);
+        let starts = (0..).map(move |number| start.plus(number * (SIZE / 2))).take_while(move |start| *start < end);
+        starts.map(move |start| start..start.plus(SIZE).min(end))
+    }
+}
+
 /// All blocks and gaps, each sorted by address.
 #[derive(Clone, Debug)]
 pub struct Partition {

@@ -11,7 +11,7 @@ use super::kept_relocations::check_kept_relocations;
 use super::references::{self, Finding};
 use super::{
     CodeFacts, ImageFacts, absolute_addresses, absolute_fields, call_offsets, computed_addresses,
-    gap_references, obligations, sorted, stored_distances,
+    gap_references, named_addresses, obligations, sorted, stored_distances,
 };
 use crate::boundaries::Boundaries;
 use crate::decode::x86_64::{DecodedBlock, decode_block};
@@ -88,11 +88,11 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     findings.extend(found);
     let others = OtherWords { tables: &tables, loader_places: &loader_places };
     findings.extend(computed_addresses::check_computed_jumps(view, &decoded, &explained, others));
-    let loaded = stored_distances::LoadedAddresses::new(view, image.pointers, relocations);
+    let loaded = named_addresses::LoadedAddresses::new(view, image.pointers, relocations);
     let distrusted = distrusted_blocks(&findings);
     findings.extend(stored_distances::check_stored_distances(
         view,
-        (&decoded, &distrusted),
+        (&decoded, &distrusted, image.coverage),
         &loaded,
         others,
     )?);

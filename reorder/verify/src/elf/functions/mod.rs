@@ -21,7 +21,7 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, FileOffset};
 
-/// Addresses that the code of one function computes or loads from; its own literals are loaded.
+/// Addresses that the code of one function, or of one piece of a gap, computes or loads from; its own literals are loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Naming {
     /// Ascending, each once.
@@ -30,7 +30,7 @@ pub(super) struct Naming {
 
 impl Naming {
     /// From a list in any order; `None` if it is empty.
-    fn new(mut addresses: Vec<Address>) -> Option<Self> {
+    pub(super) fn new(mut addresses: Vec<Address>) -> Option<Self> {
         addresses.sort_unstable();
         addresses.dedup();
         (!addresses.is_empty()).then_some(Self { addresses })

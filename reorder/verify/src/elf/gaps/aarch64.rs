@@ -5,8 +5,9 @@
 use std::ops::Range;
 
 use super::GapCode;
-use crate::aarch64::{CodePair, Counts, MovedPages, effects};
+use crate::aarch64::{CodePair, Counts, MovedPages, addresses, effects};
 use crate::bytes::u32_at;
+use crate::elf::functions::Naming;
 use crate::elf::pair::ImagePair;
 use crate::elf::view::SectionView;
 use crate::moves::Move;
@@ -35,6 +36,9 @@ fn end_of_code(bytes: &[u8], address: u64) -> usize {
     end - count * 4
 }
 
+/// Bytes of a piece of code whose names count as those of one function.
+const MAX_PIECE: usize = 1 << 13;
+
 /// Checks that the code keeps its place and that its words are the same or follow the map.
 pub(super) fn check(
     images: ImagePair<'_>,
@@ -61,7 +65,11 @@ pub(super) fn check(
         difference.place = format!("{}, outside of functions", difference.place);
         findings.differs(difference);
     }
-    GapCode { instructions: counts.instructions, ..GapCode::default() }
+    let pieces = before.chunks(MAX_PIECE).zip((code.start..).step_by(MAX_PIECE));
+    let naming = pieces.filter_map(|(piece, start)| {
+        Naming::new(addresses(piece, start).into_iter().map(Address).collect())
+    });
+    GapCode { instructions: counts.instructions, naming: naming.collect(), ..GapCode::default() }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::ops::Range;
 use self::carried::CarriedData;
 use self::prefixes::{SIGNED_LENGTH, carried_length, check_unreferenced, outside_of_functions};
 
+use super::functions::Naming;
 use super::pair::ImagePair;
 use crate::aarch64::MovedPages;
 use crate::elf::view::SectionView;
@@ -25,15 +26,17 @@ use reorder_base::address::{Address, NewAddress};
 
 /// The result of checking the code of one or more gaps.
 #[derive(Default)]
-struct GapCode {
+pub(super) struct GapCode {
     instructions: usize,
     opaque_bytes: usize,
     /// Addresses of data that the code refers to.
-    references: Vec<Address>,
+    pub(super) references: Vec<Address>,
+    /// What pieces of the code name.
+    pub(super) naming: Vec<Naming>,
 }
 
-/// Checks the gaps of all code sections; gives the data addresses that gap code refers to.
-pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<Address> {
+/// Checks the gaps of all code sections.
+pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> GapCode {
     let (processor, moves) = (pair.old.processor, pair.moves);
     let pages = MovedPages::new(moves);
     let carried = CarriedData::find(pair, findings);
@@ -94,6 +97,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<Ad
                 all.instructions += seen.instructions;
                 all.opaque_bytes += seen.opaque_bytes;
                 all.references.extend(seen.references);
+                all.naming.extend(seen.naming);
                 let place = NewAddress(code.start)..NewAddress(code.end);
                 check_place(&place, moves, findings);
                 fixed.push(place);
@@ -115,7 +119,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<Ad
     if all.opaque_bytes > 0 {
         findings.remark(Remark::UndecodableGaps(all.opaque_bytes));
     }
-    all.references
+    all
 }
 
 /// The part of a gap at `address` that may be executed or read; the rest, before and after it, is padding.

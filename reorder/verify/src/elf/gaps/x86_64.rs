@@ -7,6 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use super::GapCode;
 use super::prefixes::{MAX_LENGTH, MIN_LENGTH};
 use crate::bytes::displacement_at;
+use crate::elf::functions::Naming;
 use crate::elf::view::SectionView;
 use crate::fields::{Addressing, addressing};
 use crate::moves::AddressMoves;
@@ -105,6 +106,9 @@ fn skip_padding(decoder: &mut Decoder<'_>, instruction: &Instruction, rest: &[u8
     }
 }
 
+/// Bytes of a piece of code whose names count as those of one function, at most.
+const MAX_PIECE: usize = 1 << 13;
+
 /// Checks that the code, at the same addresses in both images, keeps its bytes and that whatever it refers to kept its
 /// place, because its fields are never rewritten.
 pub(super) fn check(
@@ -120,6 +124,7 @@ pub(super) fn check(
     let mut decoder = Decoder::with_ip(64, bytes, code.start, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     let mut seen = GapCode::default();
+    let (mut named, mut piece) = (Vec::new(), 0);
     while decoder.can_decode() {
         let position = decoder.position();
         decoder.decode_out(&mut instruction);
@@ -132,6 +137,11 @@ pub(super) fn check(
         let addressing = addressing(&decoder, &instruction);
         let end = decoder.position();
         skip_padding(&mut decoder, &instruction, &bytes[end..]);
+        // Padding is between functions.
+        if decoder.position() > end || end - piece > MAX_PIECE {
+            seen.naming.extend(Naming::new(std::mem::take(&mut named)));
+            piece = decoder.position();
+        }
         let Addressing::Field(field) = addressing else { continue };
         if moves.containing(Address(field.target)).is_some_and(|range| range.is_moved()) {
             findings.differs(Difference::new(
@@ -144,8 +154,10 @@ pub(super) fn check(
         }
         if !field.is_branch {
             seen.references.push(Address(field.target));
+            named.push(Address(field.target));
         }
     }
+    seen.naming.extend(Naming::new(named));
     seen
 }
 

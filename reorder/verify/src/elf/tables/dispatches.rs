@@ -72,7 +72,7 @@ pub(in crate::elf) fn with_dispatches<T>(
     };
     let mut code = compare_functions(pair);
     // An image does not differ from itself.
-    code.references.extend(check_gaps(pair, &mut Findings::new(0)));
+    code.references.extend(check_gaps(pair, &mut Findings::new(0)).references);
     code.references.sort_unstable();
     code.entries.extend(undescribed_entries(image, functions));
     code.entries.sort_unstable();

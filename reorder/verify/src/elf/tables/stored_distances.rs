@@ -182,7 +182,7 @@ impl Search<'_> {
         }
         let mut others = BTreeSet::new();
         let mut stale = None;
-        let (mut misses, mut read) = (0, 0);
+        let (mut misses, mut read, mut last) = (0, 0, 0);
         for number in 0..MAX_WORDS {
             read += 1;
             let Some(word) = self.word(base, table, number) else { break };
@@ -198,12 +198,25 @@ impl Search<'_> {
             }
             misses = 0;
             others.insert(word.target);
+            last = number;
             if self.pair.mapped(word.target) != word.found {
                 stale.get_or_insert(word);
             }
         }
         self.spend(read)?;
-        Some(stale.filter(|_| others.len() > 1).map(|word| word.stale(self.pair, table.start)))
+        let stale = stale.filter(|_| others.len() > 1 && !self.counts_from_itself(table, last));
+        Some(stale.map(|word| word.stale(self.pair, table.start)))
+    }
+
+    /// Whether the words up to number `last` lead from the table itself to the same code in both images: then it is a jump table, and
+    /// its words lead to functions at regular distances by chance.
+    fn counts_from_itself(&self, table: Table, last: u64) -> bool {
+        (0..=last).all(|number| {
+            let word = self.word(table.start, table, number);
+            word.is_some_and(|word| {
+                self.pair.moves.containing(word.target).is_some() && word.is_followed(self.pair)
+            })
+        })
     }
 
     /// The word with this number, counted from `base`, unless it is known to be something else.

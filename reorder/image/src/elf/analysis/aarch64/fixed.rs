@@ -3,9 +3,11 @@
 use std::ops::Range;
 
 use crate::aarch64::fixed::decode_fixed_section;
+use crate::aarch64::stored_distances::functions_at_distances;
 use crate::aarch64::{CodeContext, keep};
 use crate::decode::aarch64_gap::falls_through;
-use crate::elf::analysis::blocks::{GapContent, Partition};
+use crate::elf::analysis::Coverage;
+use crate::elf::analysis::blocks::{Gap, GapContent, Partition};
 use crate::elf::analysis::references::Finding;
 use crate::elf::code::CodeSpace;
 use crate::pins::{Pin, PinReason};
@@ -16,6 +18,7 @@ pub(super) fn check_fixed_code(
     context: &CodeContext<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
+    coverage: Coverage,
 ) -> (Vec<Address>, Vec<Finding>) {
     let (mut entered, mut findings) = (Vec::new(), Vec::new());
     let mut add = |(targets, found): (Vec<Address>, Vec<Finding>)| {
@@ -40,6 +43,14 @@ pub(super) fn check_fixed_code(
                 let found = keep_targets(partition, &targets, pin);
                 add((targets, found));
             }
+        }
+    }
+    // Where functions are only copied, distances between originals hold, and gaps may be nearly all of the code.
+    let gaps = partition.gaps.iter().filter(|gap| gap.content != GapContent::Padding);
+    for piece in gaps.filter(|_| coverage == Coverage::Half).flat_map(Gap::pieces) {
+        for (function, evidence) in functions_at_distances(context, piece) {
+            let pin = Pin { reason: PinReason::ComputedAddress, evidence };
+            add((Vec::new(), keep_targets(partition, &[function], pin)));
         }
     }
     for section in &code.fixed {

@@ -74,7 +74,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
                 .filter(|target| target.0 % WORD == 0),
         );
     }
-    let (entered, found) = fixed::check_fixed_code(&context, code, partition);
+    let (entered, found) = fixed::check_fixed_code(&context, code, partition, coverage);
     entries.extend(entered);
     findings.extend(found);
     let (decoded, mut references) = decode_atoms(&atoms, decoder.base, entries, &decoder);
@@ -93,7 +93,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
         if found.is_distrusted {
             let evidence = atoms[index].start;
             let pin = Pin { reason: PinReason::OpaqueReference, evidence };
-            let targets = keep(&context, atoms[index].clone(), pin).possible_targets;
+            let kept = keep(&context, atoms[index].clone(), pin);
+            let targets: Vec<Address> = kept.possible_targets.into_iter().chain(kept.summed).collect();
             findings.extend(fixed::keep_targets(partition, &targets, pin));
             references.replace(index, Box::default());
             continue;
