@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::context::{AddressUse, CodeContext, addresses_named};
 use super::Builder;
+use super::context::{AddressUse, CodeContext, addresses_named};
 use crate::pins::PinReason;
 use crate::stored_distances::{DistanceSearch, NamedAddresses, stored_address, words_read};
 use reorder_base::address::Address;
@@ -41,10 +41,13 @@ fn named_addresses(context: &CodeContext<'_>, range: Range<Address>) -> NamedAdd
     let is_code = |address: &Address| context.text.contains(address);
     let mut named = NamedAddresses::default();
     // The large code model loads addresses from literals, and other code from the global offset table.
-    let loaded = |word: Address| context.data_pointers.at(word).or_else(|| stored_address(context.image, word));
+    let loaded =
+        |word: Address| context.data_pointers.at(word).or_else(|| stored_address(context.image, word));
     addresses_named(context.image, range, |address, used| {
         let is_formed = used == AddressUse::Formed;
-        named.bases.extend(Some(address).filter(|base| is_formed && is_code(base) || context.is_start(*base)));
+        named
+            .bases
+            .extend(Some(address).filter(|base| is_formed && is_code(base) || context.is_start(*base)));
         named.places.insert(address);
         // A variable of another object is loaded from where its address is loaded from.
         let variable = loaded(address).filter(|variable| !is_code(variable));

@@ -77,7 +77,8 @@ impl Gap {
     pub(super) fn pieces(&self) -> impl Iterator<Item = Range<Address>> {
         const SIZE: u64 = 1 << 14;
         let (start, end) = (self.start, self.end);
-        let starts = (0..).map(move |number| start.plus(number * (SIZE / 2))).take_while(move |start| *start < end);
+        let starts =
+            (0..).map(move |number| start.plus(number * (SIZE / 2))).take_while(move |start| *start < end);
         starts.map(move |start| start..start.plus(SIZE).min(end))
     }
 }

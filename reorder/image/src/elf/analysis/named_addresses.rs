@@ -84,7 +84,8 @@ impl Naming<'_, '_> {
         };
         // Other addresses of data are numbers in programs at a fixed address.
         let stated = block.data_references.iter().filter(|address| !is_field(address));
-        let stated = stated.chain(&block.absolute_candidates).chain(&far).map(|address| (*address, Use::Stated));
+        let stated =
+            stated.chain(&block.absolute_candidates).chain(&far).map(|address| (*address, Use::Stated));
         // A block that takes the address of one of its own places may count from there.
         let own = block.own_places.iter().map(|place| (*place, Use::Formed));
         let bounds = self.view.partition.block(index);

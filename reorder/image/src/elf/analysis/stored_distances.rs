@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
+use super::Coverage;
 use super::blocks::BlockIndex;
 use super::computed_addresses::{CodeView, OtherWords};
 use super::named_addresses::{LoadedAddresses, Naming};
 use super::references::Finding;
-use super::Coverage;
 use crate::decode::x86_64::DecodedBlock;
 use crate::decoded_atom::check_budget;
 use crate::pins::{Pin, PinReason};

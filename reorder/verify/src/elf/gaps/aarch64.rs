@@ -66,9 +66,8 @@ pub(super) fn check(
         findings.differs(difference);
     }
     let pieces = before.chunks(MAX_PIECE).zip((code.start..).step_by(MAX_PIECE));
-    let naming = pieces.filter_map(|(piece, start)| {
-        Naming::new(addresses(piece, start).into_iter().map(Address).collect())
-    });
+    let naming = pieces
+        .filter_map(|(piece, start)| Naming::new(addresses(piece, start).into_iter().map(Address).collect()));
     GapCode { instructions: counts.instructions, naming: naming.collect(), ..GapCode::default() }
 }
 
