@@ -70,6 +70,20 @@ pub fn decode_atom(context: &CodeContext<'_>, atom: Range<Address>, entries: &[A
 /// The atom stays, and so does all that its words may refer to; words cut by its ends count whole.
 #[must_use]
 pub fn keep(context: &CodeContext<'_>, atom: Range<Address>, pin: Pin) -> DecodedAtom {
+    let mut builder = kept(context, atom);
+    builder.keep_stored_distances();
+    builder.result.pin = Some(pin);
+    builder.result
+}
+
+/// All that the words in `range`, which are in no atom, may refer to. Distances that data holds are not searched: the range may be
+/// nearly all of the code.
+#[must_use]
+pub fn possible_targets(context: &CodeContext<'_>, range: Range<Address>) -> Vec<Address> {
+    kept(context, range).result.possible_targets
+}
+
+fn kept<'run, 'data>(context: &'run CodeContext<'data>, atom: Range<Address>) -> Builder<'run, 'data> {
     let whole = Address(atom.start.0 & !3)..Address(atom.end.0.next_multiple_of(WORD));
     let size = whole.end.distance_from(whole.start);
     let words = words_of(context.image.bytes_at(whole.start, size).unwrap_or_default());
@@ -85,9 +99,7 @@ pub fn keep(context: &CodeContext<'_>, atom: Range<Address>, pin: Pin) -> Decode
         result: DecodedAtom::default(),
     };
     builder.keep_everything(0);
-    builder.keep_stored_distances();
-    builder.result.pin = Some(pin);
-    builder.result
+    builder
 }
 
 /// Whether all words are small distances, as tables hold them: no instruction that refers to a place has such an upper

@@ -93,7 +93,7 @@ impl MachOAnalysis {
         check_sums(&decoded, |index| atoms.starts[index], RefusalCode::MachOBlockDistances)?;
         let sums = match &decoder.context {
             ProcessorContext::Arm64(context) => &context.sums,
-            ProcessorContext::X86_64(context) => context.sums(),
+            ProcessorContext::X86_64(context) => &context.sums,
         };
         check_budget(sums, file.text().address, RefusalCode::MachOBlockDistances)?;
 

@@ -67,8 +67,7 @@ fn write_run(sequence: &Sequence<'_>, parameters: Parameters, run: &CopiedRun, o
 }
 
 /// The state inside of a statement, where no debugger should stop for it.
-fn inside(state: State) -> State {
-    let mut state = state;
+fn inside(mut state: State) -> State {
     state.is_statement = false;
     state.is_block = false;
     state.ends_prologue = false;

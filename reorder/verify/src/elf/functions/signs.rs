@@ -27,6 +27,14 @@ pub(super) struct Signs {
     replaced: bool,
 }
 
+/// Numbers of an instruction that may be addresses.
+pub(super) fn constants(instruction: &Instruction) -> impl Iterator<Item = u64> {
+    let displacement = (instruction.memory_displ_size() >= 4).then(|| instruction.memory_displacement64());
+    let immediates =
+        (0..instruction.op_count()).filter_map(|operand| instruction.try_immediate(operand).ok());
+    displacement.into_iter().chain(immediates)
+}
+
 impl Signs {
     pub(super) fn dispatches(self) -> bool {
         let is_sum = self.forms_code && (self.loads_words || self.loads_long_words);
@@ -69,10 +77,6 @@ impl Signs {
         if images.old.header.e_type != ET_EXEC || self.forms_code {
             return;
         }
-        let displacement =
-            (instruction.memory_displ_size() >= 4).then(|| instruction.memory_displacement64());
-        let immediates =
-            (0..instruction.op_count()).filter_map(|operand| instruction.try_immediate(operand).ok());
-        self.forms_code = displacement.into_iter().chain(immediates).any(|value| images.is_text(value));
+        self.forms_code = constants(instruction).any(|value| images.is_text(value));
     }
 }

@@ -9,7 +9,7 @@
 use goblin::elf::header::ET_EXEC;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
-use super::signs::Signs;
+use super::signs::{Signs, constants};
 use super::{CodeOutcome, FunctionPair, FunctionShape, Naming};
 use crate::aarch64::Images;
 use crate::elf::absolute_fields::AbsoluteField;
@@ -136,11 +136,7 @@ impl FunctionPair<'_> {
     /// The constants in an instruction that are addresses in the image, if the image is at a fixed address.
     fn stated_addresses(&self, instruction: &Instruction) -> impl Iterator<Item = Address> {
         let is_fixed = self.images.old.header.e_type == ET_EXEC;
-        let displacement =
-            (instruction.memory_displ_size() >= 4).then(|| instruction.memory_displacement64());
-        let immediates =
-            (0..instruction.op_count()).filter_map(|operand| instruction.try_immediate(operand).ok());
-        let numbers = displacement.into_iter().chain(immediates).filter(move |_| is_fixed);
+        let numbers = constants(instruction).filter(move |_| is_fixed);
         numbers.filter(|number| self.images.old.section_at(*number).is_some()).map(Address)
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::aarch64::fixed::decode_fixed_section;
 use crate::aarch64::stored_distances::functions_at_distances;
-use crate::aarch64::{CodeContext, keep};
+use crate::aarch64::{CodeContext, possible_targets};
 use crate::decode::aarch64_gap::falls_through;
 use crate::elf::analysis::Coverage;
 use crate::elf::analysis::blocks::{Gap, GapContent, Partition};
@@ -39,7 +39,7 @@ pub(super) fn check_fixed_code(
             }
             GapContent::Opaque => {
                 let pin = Pin { reason: PinReason::OpaqueReference, evidence: gap.start };
-                let targets = keep(context, range, pin).possible_targets;
+                let targets = possible_targets(context, range);
                 let found = keep_targets(partition, &targets, pin);
                 add((targets, found));
             }

@@ -79,7 +79,6 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     findings.extend(found);
     let (decoded, mut references) = decode_atoms(&atoms, decoder.base, entries, &decoder);
     check_sums(&decoded, |index| atoms[index].start, RefusalCode::PrivateRuntimeTables)?;
-    check_budget(&context.sums, context.text.start, RefusalCode::PrivateRuntimeTables)?;
     let handed = handed_sums::handed_sums(code, partition, &references);
     findings.extend(sums::check_code_sums(file, partition, &decoded, handed.into_iter())?);
 
@@ -104,6 +103,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
             references.retain(index, atoms[index].start, |reference| reference.target != end);
         }
     }
+    check_budget(&context.sums, context.text.start, RefusalCode::PrivateRuntimeTables)?;
     let mut kept = check_kept_relocations(file, code, partition, tables);
     findings.append(&mut kept.findings);
     if code.is_fixed_address {

@@ -41,7 +41,7 @@ pub struct X86Context<'context> {
     code: Vec<Range<Address>>,
     image: Range<Address>,
     /// Sums of stored distances that may still be tried.
-    sums: SumBudget,
+    pub(super) sums: SumBudget,
 }
 
 /// Rounds in which tables outside the atom may lead to more code with more such tables.
@@ -61,11 +61,6 @@ impl<'context> X86Context<'context> {
         let text = file.text().range();
         let sums = SumBudget::for_code(text.end.distance_from(text.start));
         Self { file, starts, data_in_code, code: code.collect(), image, sums }
-    }
-
-    /// Sums of stored distances that may still be tried.
-    pub(super) fn sums(&self) -> &SumBudget {
-        &self.sums
     }
 
     fn is_code(&self, address: Address) -> bool {
