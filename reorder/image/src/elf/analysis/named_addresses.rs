@@ -124,7 +124,10 @@ impl Naming<'_, '_> {
             }
             if code.is_fixed_address {
                 let numbers = (0..instruction.op_count()).filter_map(|at| instruction.try_immediate(at).ok());
-                let numbers = numbers.chain([instruction.memory_displacement64()]).map(Address);
+                // The decoder keeps the target of a jump in the same field; a jump names nothing.
+                let displacement =
+                    (instruction.memory_displ_size() >= 4).then(|| instruction.memory_displacement64());
+                let numbers = numbers.chain(displacement).map(Address);
                 let stated = numbers.filter(|number| code.region(*number) != Region::Outside);
                 named.extend(stated.map(|number| (place, number, Use::Stated)));
             }
