@@ -13,6 +13,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 use tempfile::TempDir;
 
 use crate::fixture::{Blocks, CURED_BY_COPIES, Expectation, Stripped, Variant};
@@ -384,20 +385,22 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Addresses of functions by name, as `nm` lists them; names that occur twice are left out.
+/// Addresses of what stands in code, by name; names that occur twice are left out.
 fn symbols(image: &Path) -> Result<BTreeMap<String, u64>, String> {
-    let listing = process::shell(&format!("nm '{}' 2>/dev/null || true", image.display()), RUN_LIMIT)?;
+    let bytes = read(image)?;
+    let file = object::File::parse(&*bytes).map_err(|error| format!("{}: {error}", image.display()))?;
+    let is_code =
+        |index| file.section_by_index(index).is_ok_and(|section| section.kind() == SectionKind::Text);
     let mut symbols = BTreeMap::new();
     let mut repeated = Vec::new();
-    for line in listing.lines() {
-        let mut words = line.split(' ');
-        let (Some(address), Some("T" | "t" | "W" | "i"), Some(name)) =
-            (words.next(), words.next(), words.next())
-        else {
+    for symbol in file.symbols() {
+        let is_named = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown | SymbolKind::Label);
+        let Some(name) = symbol.name().ok().filter(|name| is_named && !name.is_empty()) else { continue };
+        // `$x` and `$d` tell code from data.
+        if name.starts_with('$') || !symbol.section_index().is_some_and(is_code) {
             continue;
-        };
-        let address = u64::from_str_radix(address, 16).map_err(|error| format!("{line}: {error}"))?;
-        if symbols.insert(name.to_owned(), address).is_some() {
+        }
+        if symbols.insert(name.to_owned(), symbol.address()).is_some() {
             repeated.push(name);
         }
     }

@@ -6,8 +6,7 @@ use std::sync::OnceLock;
 
 /// The command under test, built once per test program in the profile of that program.
 ///
-/// Cargo gives the path of a binary only to tests of the package that owns it, hence the nested build; it is a no-op
-/// when `cargo test --workspace` has built the command already.
+/// Cargo gives the path of a binary only to tests of the package that owns it, hence the nested build.
 ///
 /// # Panics
 /// When the command does not build: no test is possible without it.
@@ -22,15 +21,26 @@ pub fn reorder_path() -> &'static Path {
 /// When it does not build.
 pub fn plugin_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| build("reorder-linker-plugin", &["--lib"]).join("libreorder_plugin.so"))
+    PATH.get_or_init(|| {
+        let directory = build("reorder-linker-plugin", &["--lib"]);
+        // Only a library that is asked for is put beside the commands.
+        let directory = if is_built() { directory.join("deps") } else { directory };
+        directory.join("libreorder_plugin.so")
+    })
 }
 
 /// Builds what `targets` select of `package`, in the profile of this test program, and gives the folder of the results.
+///
+/// Nothing is built if `REORDER_IS_BUILT` is set: a run over the whole workspace has built all commands before its first test,
+/// with the features of test dependencies, and cargo would build all crates again without these.
 ///
 /// # Panics
 /// When it does not build.
 pub fn build(package: &str, targets: &[&str]) -> PathBuf {
     let profile_directory = profile_directory();
+    if is_built() {
+        return profile_directory;
+    }
     let profile = match profile_directory.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
         Some(name) => name,
@@ -46,6 +56,10 @@ pub fn build(package: &str, targets: &[&str]) -> PathBuf {
         .expect("cargo runs");
     assert!(status.success(), "the command under test does not build");
     profile_directory
+}
+
+fn is_built() -> bool {
+    std::env::var_os("REORDER_IS_BUILT").is_some()
 }
 
 /// A new invocation of the command under test.
