@@ -9,6 +9,7 @@
 use super::interval::{Interval, mask};
 use super::parts::{Part, parts};
 use super::shared_cells::shared;
+use super::spilled_parts::spilled_parts;
 use super::state::{Limit, Place, REGISTERS, State};
 use super::value::{Bounds, Root, Symbol, Value};
 
@@ -60,7 +61,9 @@ impl State {
                 }
             };
         }
-        let named = shared((&before, other), first + REGISTERS as u32);
+        let spilled = spilled_parts((&before, other), &parts, is_other);
+        let is_spilled = |place: Place| spilled.iter().any(|spilled| spilled.place == place);
+        let named = shared((&before, other), first + REGISTERS as u32, is_spilled);
         for group in &named {
             self.forget_copies(group.root, None, &group.places);
             let value = self.joined((&before, group.left), (other, group.right), group.root, widens);
@@ -69,6 +72,11 @@ impl State {
         }
         self.cells.retain_mut(|cell| {
             if named.iter().any(|group| group.places.contains(&cell.place)) {
+                return true;
+            }
+            if let Some(spilled) = spilled.iter().find(|spilled| spilled.place == cell.place) {
+                let root = Root(first + spilled.part.whole as u32);
+                cell.value = Value::Symbol(Symbol { root, add: 0, bits: spilled.part.bits });
                 return true;
             }
             let (Some(left), Some(right)) = (before.load(cell.place), other.load(cell.place)) else {

@@ -24,6 +24,7 @@ mod operand;
 mod parts;
 mod region;
 mod shared_cells;
+mod spilled_parts;
 mod state;
 mod step;
 mod sums;

@@ -16,10 +16,14 @@ pub(super) struct Shared {
     pub(super) right: Value,
 }
 
-/// The groups of places whose values differ between the two states, with names from `first` on.
-pub(super) fn shared((before, other): (&State, &State), first: u32) -> Vec<Shared> {
+/// The groups of places whose values differ between the two states, with names from `first` on, but for those that have one (`is_named`).
+pub(super) fn shared(
+    (before, other): (&State, &State),
+    first: u32,
+    is_named: impl Fn(Place) -> bool,
+) -> Vec<Shared> {
     let mut groups: Vec<Shared> = Vec::new();
-    for cell in &before.cells {
+    for cell in before.cells.iter().filter(|cell| !is_named(cell.place)) {
         let Some(right) = other.load(cell.place).filter(|&right| right != cell.value) else { continue };
         // Two numbers with equal bounds and no name need not be the same number.
         if !is_certain(cell.value) || !is_certain(right) {
