@@ -67,7 +67,10 @@ pub(crate) fn check_sums(
 /// A refusal with `code` at the start of the text.
 pub(crate) fn check_budget(budget: &SumBudget, text: Address, code: RefusalCode) -> Result<()> {
     match budget.is_spent() {
-        true => Err(beyond_sums(code, text).into()),
+        true => {
+            let reason = "code names more functions and tables of numbers than can be tried as sums";
+            Err(Refusal::new(code, reason, "use an order file when linking").at(text).into())
+        }
         false => Ok(()),
     }
 }

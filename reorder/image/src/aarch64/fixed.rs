@@ -15,11 +15,13 @@ pub fn decode_fixed_section(
     context: &CodeContext<'_>,
     range: Range<Address>,
 ) -> (Vec<CodeReference>, Vec<Address>) {
-    let bytes = context.image.bytes_at(range.start, range.end.distance_from(range.start)).unwrap_or_default();
-    let words = words_of(bytes);
+    // Code of no function may start after a few bytes of data.
+    let start = Address(range.start.0.next_multiple_of(WORD));
+    let size = range.end.0.saturating_sub(start.0);
+    let words = words_of(context.image.bytes_at(start, size).unwrap_or_default());
     let (mut references, mut must_stay) = (Vec::new(), Vec::new());
     for (index, &word) in words.iter().enumerate() {
-        let place = range.start.plus(index as u64 * WORD);
+        let place = start.plus(index as u64 * WORD);
         match decode(word, place) {
             Operation::Branch(target) | Operation::Call(target) if context.text.contains(&target) => {
                 references.push(CodeReference { place, target, form: CodeForm::Branch26 });

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::Builder;
 use super::context::{AddressUse, CodeContext, addresses_named};
+use crate::decode::aarch64::WORD;
 use crate::pins::PinReason;
 use crate::stored_distances::{DistanceSearch, NamedAddresses, stored_address, words_read};
 use reorder_base::address::Address;
@@ -27,6 +28,8 @@ pub(crate) fn functions_at_distances(
     context: &CodeContext<'_>,
     range: Range<Address>,
 ) -> BTreeMap<Address, Address> {
+    // Code of no function may start after a few bytes of data.
+    let range = Address(range.start.0.next_multiple_of(WORD))..range.end;
     let search = DistanceSearch {
         image: context.image,
         text: context.text.clone(),

@@ -158,6 +158,13 @@ impl<'data> CodeSpace<'data> {
         self.arena_of(value).is_some() || before()
     }
 
+    /// Bytes from the first to the last address of the image.
+    pub(crate) fn extent(&self) -> u64 {
+        let start = self.mapped.iter().map(|range| range.start).min();
+        let end = self.mapped.iter().map(|range| range.end).max();
+        start.zip(end).map_or(0, |(start, end)| end.distance_from(start))
+    }
+
     /// Whether a loaded section without code contains `address` or ends there. A thread-local template may share
     /// its first addresses with the section after it, hence a second look.
     fn is_data(&self, address: Address) -> bool {

@@ -76,10 +76,12 @@ impl Gap {
     /// Parts whose names count as those of one function. Each begins in the middle of the one before it.
     pub(super) fn pieces(&self) -> impl Iterator<Item = Range<Address>> {
         const SIZE: u64 = 1 << 14;
-        let (start, end) = (self.start, self.end);
-        let starts =
-            (0..).map(move |number| start.plus(number * (SIZE / 2))).take_while(move |start| *start < end);
-        starts.map(move |start| start..start.plus(SIZE).min(end))
+        const STEP: u64 = SIZE / 2;
+        let (start, size) = (self.start, self.end.distance_from(self.start));
+        (0..size.div_ceil(STEP)).map(move |number| {
+            let before = number * STEP;
+            start.plus(before)..start.plus(size.min(before + SIZE))
+        })
     }
 }
 

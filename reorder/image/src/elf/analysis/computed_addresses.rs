@@ -123,13 +123,17 @@ pub(crate) fn check_wide_constants(
     Ok((findings, data.into_iter().collect()))
 }
 
-/// The constants that a block adds to addresses to obtain others. Code that obtains its own address by a call also adds
-/// constants of four bytes.
+/// The constants that a block may add to addresses of the image to obtain others. Code that obtains its own address by a call also
+/// adds constants of four bytes.
 pub(crate) fn far_constants(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock) -> Vec<u64> {
-    match block.calls_own_place {
+    let mut constants = match block.calls_own_place {
         true => wide_operands(view.code, view.partition.block(index).code()),
         false => block.wide_constants.clone(),
-    }
+    };
+    // Most constants of eight bytes are keys and factors: no sum with them lies in the image.
+    let extent = view.code.extent();
+    constants.retain(|constant| constant.cast_signed().unsigned_abs() <= extent);
+    constants
 }
 
 /// The targets of such constants, from the block's own addresses and from the data that these lead to. `None` if there are

@@ -99,7 +99,13 @@ impl Naming<'_, '_> {
         let pieces = gap.pieces();
         match gap.content {
             GapContent::Padding => Vec::new(),
-            GapContent::Opaque => pieces.map(|piece| self.resolved(self.possible_addresses(piece))).collect(),
+            GapContent::Opaque => pieces
+                .map(|piece| {
+                    // Small numbers in data among code look like distances to places near them.
+                    let possible = self.possible_addresses(piece.clone());
+                    self.resolved(possible.filter(|(address, _)| !piece.contains(address)))
+                })
+                .collect(),
             GapContent::Code => {
                 let named = self.named_by_gap(gap);
                 let within = |piece: Range<Address>| {

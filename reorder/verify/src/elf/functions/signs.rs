@@ -6,6 +6,8 @@ use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 use crate::aarch64::Images;
 use crate::elf::dispatch::replaces_return_address;
 use crate::elf::pair::ImagePair;
+use crate::elf::view::ElfView;
+use reorder_base::address::Address;
 
 /// Signs that a function may jump or call through a table of distances. Only such functions get the expensive value
 /// analysis.
@@ -33,6 +35,16 @@ pub(super) fn constants(instruction: &Instruction) -> impl Iterator<Item = u64> 
     let immediates =
         (0..instruction.op_count()).filter_map(|operand| instruction.try_immediate(operand).ok());
     displacement.into_iter().chain(immediates)
+}
+
+/// The constants in an instruction that are addresses in the image, if the image is at a fixed address.
+pub(in crate::elf) fn stated_addresses(
+    image: &ElfView<'_>,
+    instruction: &Instruction,
+) -> impl Iterator<Item = Address> {
+    let is_fixed = image.header.e_type == ET_EXEC;
+    let numbers = constants(instruction).filter(move |_| is_fixed);
+    numbers.filter(|number| image.section_at(*number).is_some()).map(Address)
 }
 
 impl Signs {

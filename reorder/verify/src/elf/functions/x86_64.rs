@@ -9,7 +9,7 @@
 use goblin::elf::header::ET_EXEC;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
-use super::signs::{Signs, constants};
+use super::signs::{Signs, stated_addresses};
 use super::{CodeOutcome, FunctionPair, FunctionShape, Naming};
 use crate::aarch64::Images;
 use crate::elf::absolute_fields::AbsoluteField;
@@ -67,7 +67,7 @@ impl FunctionPair<'_> {
                 Addressing::None => {
                     signs.see_constant(&instruction, &self.images);
                     outcome.formed.extend(self.stated_function(&instruction));
-                    named.extend(self.stated_addresses(&instruction));
+                    named.extend(stated_addresses(self.images.old, &instruction));
                 }
                 Addressing::Field(field) => {
                     let at = start + field.offset;
@@ -84,7 +84,7 @@ impl FunctionPair<'_> {
                     if !field.is_branch {
                         named.push(Address(field.target));
                         // Its other operand may be a constant.
-                        named.extend(self.stated_addresses(&instruction));
+                        named.extend(stated_addresses(self.images.old, &instruction));
                     }
                     if !field.is_branch && self.is_outside(Address(field.target)) {
                         outcome.references.push(Address(field.target));
@@ -131,13 +131,6 @@ impl FunctionPair<'_> {
             return None;
         }
         self.function_at(Address(instruction.try_immediate(1).ok()?))
-    }
-
-    /// The constants in an instruction that are addresses in the image, if the image is at a fixed address.
-    fn stated_addresses(&self, instruction: &Instruction) -> impl Iterator<Item = Address> {
-        let is_fixed = self.images.old.header.e_type == ET_EXEC;
-        let numbers = constants(instruction).filter(move |_| is_fixed);
-        numbers.filter(|number| self.images.old.section_at(*number).is_some()).map(Address)
     }
 
     /// `address`, if a function starts there.

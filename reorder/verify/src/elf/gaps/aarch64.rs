@@ -65,7 +65,9 @@ pub(super) fn check(
         difference.place = format!("{}, outside of functions", difference.place);
         findings.differs(difference);
     }
-    let pieces = before.chunks(MAX_PIECE).zip((code.start..).step_by(MAX_PIECE));
+    // The first instruction may stand after bytes of data.
+    let data = before.len().min((code.start.wrapping_neg() % 4) as usize);
+    let pieces = before[data..].chunks(MAX_PIECE).zip((code.start + data as u64..).step_by(MAX_PIECE));
     let naming = pieces
         .filter_map(|(piece, start)| Naming::new(addresses(piece, start).into_iter().map(Address).collect()));
     GapCode { instructions: counts.instructions, naming: naming.collect(), ..GapCode::default() }

@@ -92,7 +92,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> GapCod
                 let code = gap.start + code.start as u64..gap.start + code.end as u64;
                 let seen = match processor {
                     Processor::Aarch64 => aarch64::check(pair, &pages, (old, new), &code, findings),
-                    Processor::X86_64 => x86_64::check(old, new, &code, moves, findings),
+                    Processor::X86_64 => x86_64::check(pair.old, (old, new), &code, moves, findings),
                 };
                 all.instructions += seen.instructions;
                 all.opaque_bytes += seen.opaque_bytes;

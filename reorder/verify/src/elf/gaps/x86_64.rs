@@ -7,8 +7,8 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use super::GapCode;
 use super::prefixes::{MAX_LENGTH, MIN_LENGTH};
 use crate::bytes::displacement_at;
-use crate::elf::functions::Naming;
-use crate::elf::view::SectionView;
+use crate::elf::functions::{Naming, stated_addresses};
+use crate::elf::view::{ElfView, SectionView};
 use crate::fields::{Addressing, addressing};
 use crate::moves::AddressMoves;
 use crate::padding::{TRAP, padding_length};
@@ -112,8 +112,8 @@ const MAX_PIECE: usize = 1 << 13;
 /// Checks that the code, at the same addresses in both images, keeps its bytes and that whatever it refers to kept its
 /// place, because its fields are never rewritten.
 pub(super) fn check(
-    old: &SectionView<'_>,
-    new: &SectionView<'_>,
+    image: &ElfView<'_>,
+    (old, new): (&SectionView<'_>, &SectionView<'_>),
     code: &Range<u64>,
     moves: &AddressMoves,
     findings: &mut Findings,
@@ -142,6 +142,7 @@ pub(super) fn check(
             seen.naming.extend(Naming::new(std::mem::take(&mut named)));
             piece = decoder.position();
         }
+        named.extend(stated_addresses(image, &instruction));
         let Addressing::Field(field) = addressing else { continue };
         if moves.containing(Address(field.target)).is_some_and(|range| range.is_moved()) {
             findings.differs(Difference::new(
