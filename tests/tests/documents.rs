@@ -31,12 +31,14 @@ use Way::{Elsewhere, Run};
 /// Replaces the compiler commands for the program of the workplace.
 const GCC: (&str, &str) = ("gcc …", "g++ -O1 main.cpp");
 const CLANG: (&str, &str) = ("clang …", "clang++$LLVM -O1 main.cpp -o program");
-/// The command is built already, and the test must not install it.
-const INSTALL: (&str, &str) =
-    ("cargo install", "cargo install --quiet --debug --offline --root installed --target-dir \"$TARGET\"");
+/// A fast build, which must not replace the commands under test or what the system has.
+const INSTALL: (&str, &str) = (
+    "cargo install",
+    "cargo install --quiet --profile unoptimised --offline --root installed --target-dir \"$TARGET\"",
+);
 const LOCKED: (&str, &str) = (
-    "--debug --offline --root installed --target-dir \"$TARGET\" --locked",
-    "--debug --offline --locked --root installed --target-dir \"$TARGET\"",
+    "--profile unoptimised --offline --root installed --target-dir \"$TARGET\" --locked",
+    "--profile unoptimised --offline --locked --root installed --target-dir \"$TARGET\"",
 );
 const PACKAGE: (&str, &str) = ("--path reorder", "--path \"$ROOT/reorder\"");
 const PLUGIN_PACKAGE: (&str, &str) = ("--path linker-plugin", "--path \"$ROOT/linker-plugin\"");
@@ -168,9 +170,9 @@ const TABLE: &[(&str, Way)] = &[
     (
         "cargo build --release -p reorder-linker-plugin",
         Run("", &[
-            ("cargo build --release -p reorder-linker-plugin", "cargo build --quiet --manifest-path \"$ROOT/Cargo.toml\" --target-dir \"$TARGET\" -p reorder-linker-plugin"),
+            ("cargo build --release -p reorder-linker-plugin", "cargo build --quiet --profile unoptimised --manifest-path \"$ROOT/Cargo.toml\" --target-dir \"$TARGET\" -p reorder-linker-plugin"),
             GCC,
-            ("/path/libreorder_plugin.so", "$TARGET/debug/libreorder_plugin.so"),
+            ("/path/libreorder_plugin.so", "$TARGET/unoptimised/libreorder_plugin.so"),
         ]),
     ),
     ("reorder apply ./program -t traces --memory read-around --effort thorough -o program.fast", Run("", &[])),

@@ -68,7 +68,8 @@ pub(crate) fn check_sums(
 pub(crate) fn check_budget(budget: &SumBudget, text: Address, code: RefusalCode) -> Result<()> {
     match budget.is_spent() {
         true => {
-            let reason = "code names more functions and tables of numbers than can be tried as sums";
+            let reason =
+                "code names too many functions and tables of numbers: not all sums of the two can be tried";
             Err(Refusal::new(code, reason, "use an order file when linking").at(text).into())
         }
         false => Ok(()),

@@ -16,7 +16,7 @@ pub fn decode_fixed_section(
     range: Range<Address>,
 ) -> (Vec<CodeReference>, Vec<Address>) {
     // Code of no function may start after a few bytes of data.
-    let start = Address(range.start.0.next_multiple_of(WORD));
+    let start = range.start.plus(range.start.0.wrapping_neg() % WORD);
     let size = range.end.0.saturating_sub(start.0);
     let words = words_of(context.image.bytes_at(start, size).unwrap_or_default());
     let (mut references, mut must_stay) = (Vec::new(), Vec::new());

@@ -84,7 +84,8 @@ pub fn possible_targets(context: &CodeContext<'_>, range: Range<Address>) -> Vec
 }
 
 fn kept<'run, 'data>(context: &'run CodeContext<'data>, atom: Range<Address>) -> Builder<'run, 'data> {
-    let whole = Address(atom.start.0 & !3)..Address(atom.end.0.next_multiple_of(WORD));
+    let whole =
+        Address(atom.start.0 & !3)..Address(atom.end.0.checked_next_multiple_of(WORD).unwrap_or(atom.end.0));
     let size = whole.end.distance_from(whole.start);
     let words = words_of(context.image.bytes_at(whole.start, size).unwrap_or_default());
     let operations = operations_of(&words, whole.start);

@@ -29,7 +29,7 @@ pub(crate) fn functions_at_distances(
     range: Range<Address>,
 ) -> BTreeMap<Address, Address> {
     // Code of no function may start after a few bytes of data.
-    let range = Address(range.start.0.next_multiple_of(WORD))..range.end;
+    let range = range.start.plus(range.start.0.wrapping_neg() % WORD)..range.end;
     let search = DistanceSearch {
         image: context.image,
         text: context.text.clone(),

@@ -103,7 +103,9 @@ impl Naming<'_, '_> {
                 .map(|piece| {
                     // Small numbers in data among code look like distances to places near them.
                     let possible = self.possible_addresses(piece.clone());
-                    self.resolved(possible.filter(|(address, _)| !piece.contains(address)))
+                    let is_meant =
+                        |(address, used): &(Address, Use)| *used == Use::Formed || !piece.contains(address);
+                    self.resolved(possible.filter(is_meant))
                 })
                 .collect(),
             GapContent::Code => {
@@ -146,16 +148,21 @@ impl Naming<'_, '_> {
         /// Bytes of an immediate number after the distance.
         const IMMEDIATES: [u64; 4] = [0, 1, 2, 4];
         let code = self.view.code;
+        let bytes = code.bytes(range.clone());
         let ends = (4..).map(move |end| range.start.plus(end));
-        let windows = code.bytes(range).windows(4).zip(ends);
-        let distances = windows.filter_map(move |(window, end)| {
+        let windows = bytes.windows(4).enumerate().zip(ends);
+        let distances = windows.filter_map(move |((at, window), end)| {
             let distance = i64::from(i32::from_le_bytes(*window.first_chunk()?)).cast_unsigned();
-            let relative = IMMEDIATES.map(|immediate| end.plus(immediate).plus(distance));
-            let stated = code.is_fixed_address.then_some(Address(distance));
+            // `lea distance(%rip), register`
+            let is_formed = matches!(bytes[..at], [.., 0x8d, operand] if operand & 0xc7 == 5);
+            let relative = IMMEDIATES.map(|immediate| {
+                let used = if is_formed && immediate == 0 { Use::Formed } else { Use::Stated };
+                (end.plus(immediate).plus(distance), used)
+            });
+            let stated = code.is_fixed_address.then_some((Address(distance), Use::Stated));
             Some(relative.into_iter().chain(stated))
         });
-        let inside = distances.flatten().filter(move |address| code.region(*address) != Region::Outside);
-        inside.map(|address| (address, Use::Stated))
+        distances.flatten().filter(move |(address, _)| code.region(*address) != Region::Outside)
     }
 
     /// What is named by `uses`, with what is loaded from there.

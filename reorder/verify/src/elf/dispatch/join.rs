@@ -4,7 +4,8 @@
 //! the sixteen that one place makes can only gain addresses there, at most three times, or be dropped; then the register
 //! has a name without a set, and no later join gives that name a set again, because both sides must have one. Places in
 //! memory that share a name can only be split into smaller groups, and a place without a name never gets one again. A register
-//! becomes a part of another one only if it was one in both states, so a relation that is lost never returns.
+//! becomes a part of another one only if it was one in both states, so a relation that is lost never returns; the same holds for a
+//! place in memory that is a part of a register.
 
 use super::interval::{Interval, mask};
 use super::parts::{Part, parts};

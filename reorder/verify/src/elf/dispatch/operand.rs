@@ -179,7 +179,8 @@ impl Step<'_> {
         }
     }
 
-    fn place(&mut self, bits: u8) -> Option<Place> {
+    /// The memory operand, if its place is known.
+    pub(super) fn place(&mut self, bits: u8) -> Option<Place> {
         match self.spot() {
             Spot::Place { root, displacement } => {
                 Some(Place { root, displacement, size: u64::from(bits / 8) })

@@ -16,7 +16,8 @@ pub(super) struct Shared {
     pub(super) right: Value,
 }
 
-/// The groups of places whose values differ between the two states, with names from `first` on, but for those that have one (`is_named`).
+/// The groups of places whose values differ between the two states, with names from `first` on. Places that have a name already
+/// (`is_named`) are left out.
 pub(super) fn shared(
     (before, other): (&State, &State),
     first: u32,

@@ -31,7 +31,7 @@ pub(super) fn spilled_parts(
     let (before, other) = states;
     let wholes: Vec<usize> =
         (0..REGISTERS).filter(|&number| differs(number) && parts[number].is_none()).collect();
-    // A name that some register keeps is worth more.
+    // If a register that does not differ has the name of the place, the place keeps it.
     let is_kept = |value: Value| {
         (0..REGISTERS).any(|number| !differs(number) && before.registers[number].root() == value.root())
     };
@@ -60,8 +60,11 @@ fn part_of(value: Value, whole: Value) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
+
     use super::super::interval::Interval;
     use super::super::state::STACK;
+    use super::super::step::step;
     use super::super::value::Root;
     use super::*;
 
@@ -111,6 +114,21 @@ mod tests {
         state.join(&wrong, PLACE, false);
         state.join(&with(40, 32, 8), PLACE, false);
         assert!(most_if_compared(&state) > 9);
+    }
+
+    /// Only the compared place itself is known to be unchanged.
+    #[test]
+    fn a_store_through_a_pointer_may_change_a_spilled_part() {
+        let mut state = with(40, 64, 8);
+        state.is_frame_shared = true;
+        let mut run = |code: &[u8]| {
+            let instruction = Decoder::new(64, code, DecoderOptions::NONE).decode();
+            step(&mut state, &instruction, PLACE, &mut InstructionInfoFactory::new());
+        };
+        // cmp cl, 9; mov [rdx], rax
+        run(&[0x80, 0xf9, 9]);
+        run(&[0x48, 0x89, 0x02]);
+        assert_eq!(state.load(SLOT), None);
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub(super) struct Comparison {
     pub(super) bits: u8,
     /// The flags only say whether these bits of the left one are zero.
     pub(super) zero_of: Option<u64>,
+    /// The place in memory that was compared.
+    pub(super) place: Option<Place>,
 }
 
 /// All that is known at a place. Each further way that leads there can only reduce it.
@@ -295,10 +297,10 @@ impl State {
         let is_frame = place.is_some_and(|place| place.root == Some(STACK));
         let is_frame_shared = self.is_frame_shared;
         // Compilers read a compared place again only if they know that it was not written in between.
-        let compared = self.comparison.and_then(|comparison| comparison.left.root());
+        let compared = self.comparison.and_then(|comparison| comparison.place);
         self.cells.retain(|cell| match place {
             Some(place) if place.root == cell.place.root => !place.overlaps(cell.place),
-            _ if compared.is_some() && cell.value.root() == compared => true,
+            _ if compared == Some(cell.place) => true,
             _ if cell.place.root == Some(STACK) => !is_frame_shared || cell.is_spilled_address(),
             _ => is_frame && !is_frame_shared,
         });

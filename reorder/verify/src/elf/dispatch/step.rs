@@ -98,7 +98,9 @@ impl Step<'_> {
                 let bits = self.bits(0);
                 let (left, right) = (self.read(0), self.read(1));
                 let (left, right) = (self.truncated(left, bits), self.truncated(right, bits));
-                self.state.comparison = Some(Comparison { left, right, bits, zero_of: None });
+                let place = (0..2).find(|operand| instruction.op_kind(*operand) == OpKind::Memory);
+                let place = place.and_then(|_| self.place(bits));
+                self.state.comparison = Some(Comparison { left, right, bits, zero_of: None, place });
             }
             Mnemonic::Test => self.test(is_same),
             Mnemonic::And => self.and(),
@@ -220,14 +222,19 @@ impl Step<'_> {
                 }
                 _ => left,
             };
-            self.state.comparison = Some(Comparison { left, right, bits, zero_of: None });
+            self.state.comparison = Some(Comparison { left, right, bits, zero_of: None, place: None });
         }
     }
 
     /// Records that the flags say whether a result is zero.
     fn result(&mut self, value: Value, bits: u8) {
-        self.state.comparison =
-            Some(Comparison { left: value, right: Value::constant(0), bits, zero_of: Some(mask(bits)) });
+        self.state.comparison = Some(Comparison {
+            left: value,
+            right: Value::constant(0),
+            bits,
+            zero_of: Some(mask(bits)),
+            place: None,
+        });
     }
 
     fn test(&mut self, is_same: bool) {
@@ -235,10 +242,12 @@ impl Step<'_> {
         let left = self.read(0);
         let right = self.read(1);
         self.state.comparison = match right.as_constant() {
-            _ if is_same => Some(Comparison { left, right: Value::constant(0), bits, zero_of: None }),
+            _ if is_same => {
+                Some(Comparison { left, right: Value::constant(0), bits, zero_of: None, place: None })
+            }
             Some(constant) => {
                 let zero_of = Some(constant & mask(bits));
-                Some(Comparison { left, right: Value::constant(0), bits, zero_of })
+                Some(Comparison { left, right: Value::constant(0), bits, zero_of, place: None })
             }
             None => None,
         };

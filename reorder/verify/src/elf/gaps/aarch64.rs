@@ -13,7 +13,7 @@ use crate::elf::view::SectionView;
 use crate::moves::Move;
 use crate::padding::padding_length;
 use crate::processor::Processor;
-use crate::report::{Check, Findings};
+use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
 
 /// The part of a gap at `address` that may be executed or read: all but the padding at its start and the padding after the
@@ -51,23 +51,31 @@ pub(super) fn check(
     let (Some(before), Some(after)) = (old.at(code.start, size), new.at(code.start, size)) else {
         return GapCode::default();
     };
+    // The first instruction may stand after bytes of data.
+    let data = before.len().min((code.start.wrapping_neg() % 4) as usize);
+    let offset = new.offset + (code.start - new.address);
+    if before[..data] != after[..data] {
+        let place = format!("data before code outside of functions at {}", Address(code.start));
+        let difference = Difference::new(Check::Gaps, Some(offset), place, "the same bytes", "others");
+        findings.differs(difference);
+    }
+    let start = code.start + data as u64;
+    let (before, after) = (&before[data..], &after[data..]);
     let pair = CodePair {
         check: Check::Gaps,
         images: &images,
         pages,
-        range: Move { old_start: Address(code.start), new_start: NewAddress(code.start), size },
+        range: Move { old_start: Address(start), new_start: NewAddress(start), size: before.len() as u64 },
         old: before,
         new: after,
-        offset: new.offset + (code.start - new.address),
+        offset: offset + data as u64,
     };
     let mut counts = Counts::default();
     if let Some(mut difference) = pair.check(&mut counts) {
         difference.place = format!("{}, outside of functions", difference.place);
         findings.differs(difference);
     }
-    // The first instruction may stand after bytes of data.
-    let data = before.len().min((code.start.wrapping_neg() % 4) as usize);
-    let pieces = before[data..].chunks(MAX_PIECE).zip((code.start + data as u64..).step_by(MAX_PIECE));
+    let pieces = before.chunks(MAX_PIECE).zip((start..).step_by(MAX_PIECE));
     let naming = pieces
         .filter_map(|(piece, start)| Naming::new(addresses(piece, start).into_iter().map(Address).collect()));
     GapCode { instructions: counts.instructions, naming: naming.collect(), ..GapCode::default() }

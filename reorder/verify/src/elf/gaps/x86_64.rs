@@ -134,28 +134,28 @@ pub(super) fn check(
             break;
         }
         seen.instructions += 1;
-        let addressing = addressing(&decoder, &instruction);
+        named.extend(stated_addresses(image, &instruction));
+        if let Addressing::Field(field) = addressing(&decoder, &instruction) {
+            if moves.containing(Address(field.target)).is_some_and(|range| range.is_moved()) {
+                findings.differs(Difference::new(
+                    Check::Gaps,
+                    Some(section.offset + (instruction.ip() - section.address)),
+                    format!("code outside of functions at {}", Address(instruction.ip())),
+                    format!("its target {} where it was", Address(field.target)),
+                    format!("moved to {}", moves.map(Address(field.target))),
+                ));
+            }
+            if !field.is_branch {
+                seen.references.push(Address(field.target));
+                named.push(Address(field.target));
+            }
+        }
         let end = decoder.position();
         skip_padding(&mut decoder, &instruction, &bytes[end..]);
         // Padding is between functions.
         if decoder.position() > end || end - piece > MAX_PIECE {
             seen.naming.extend(Naming::new(std::mem::take(&mut named)));
             piece = decoder.position();
-        }
-        named.extend(stated_addresses(image, &instruction));
-        let Addressing::Field(field) = addressing else { continue };
-        if moves.containing(Address(field.target)).is_some_and(|range| range.is_moved()) {
-            findings.differs(Difference::new(
-                Check::Gaps,
-                Some(section.offset + (instruction.ip() - section.address)),
-                format!("code outside of functions at {}", Address(instruction.ip())),
-                format!("its target {} where it was", Address(field.target)),
-                format!("moved to {}", moves.map(Address(field.target))),
-            ));
-        }
-        if !field.is_branch {
-            seen.references.push(Address(field.target));
-            named.push(Address(field.target));
         }
     }
     seen.naming.extend(Naming::new(named));
