@@ -128,17 +128,27 @@ pub(crate) fn dispatches(code: &[u8], address: u64) -> Dispatches {
     found
 }
 
-/// The addresses that `code`, which stands at `address`, computes relative to its place; unordered, with repetitions.
+/// The addresses that `code`, which stands at `address`, computes relative to its place; unordered, with repetitions. Where a
+/// linker's veneer leads is left out: nothing else is done with that address.
 pub(crate) fn addresses(code: &[u8], address: u64) -> Vec<u64> {
+    /// BR, but for its register.
+    const BRANCH: u32 = 0xd61f_0000;
     let mut found = Vec::new();
     let mut pages: [Option<u64>; 32] = [None; 32];
-    for (index, word) in code.chunks_exact(4).enumerate() {
-        let word = u32_at(word, 0).unwrap_or(0);
+    let word_at = |index: usize| u32_at(code, index * 4).unwrap_or(0);
+    let is_veneer = |index: usize| {
+        let to = word_at(index) & 31;
+        matches!(to, 16 | 17) && is_add(word_at(index)) && word_at(index + 1) == BRANCH | to << 5
+    };
+    for index in 0..code.len() / 4 {
+        let word = word_at(index);
         let kind = form(word);
         if matches!(kind, Form::Adr | Form::Literal) {
             found.push(kind.target(word, address.wrapping_add(index as u64 * 4)));
         }
-        if let (Some(low), Some(page)) = (page_offset(word), pages[register(word, 5)]) {
+        if let (Some(low), Some(page)) = (page_offset(word), pages[register(word, 5)])
+            && !is_veneer(index)
+        {
             found.push(page.wrapping_add(low));
         }
         let written = effects(word).writes;
@@ -204,6 +214,17 @@ mod tests {
         let words = code(&[0x9000_0008, 0x9101_0108, 0xb8a4_7904, 0x8b04_0108, 0xd61f_0100]);
         let found = dispatches(&words, 0x5000);
         assert_eq!(found, Dispatches { is_computed: true, tables: vec![0x5040], ..Dispatches::default() });
+    }
+
+    #[test]
+    fn where_a_veneer_leads_is_no_address_that_code_holds() {
+        // adrp x16, .; add x16, x16, #0x44; br x16
+        let veneer = [0x9000_0010, 0x9101_1210, 0xd61f_0200];
+        assert_eq!(addresses(&code(&veneer), 0x5000), Vec::<u64>::new());
+        // What the code stores or passes on, it holds.
+        let call = [0x9000_0010, 0x9101_1210, 0xd63f_0200];
+        assert_eq!(addresses(&code(&call), 0x5000), [0x5044]);
+        assert_eq!(addresses(&code(&veneer[..2]), 0x5000), [0x5044]);
     }
 
     #[test]
