@@ -66,11 +66,14 @@ fn distances_past_a_name_must_not_go_stale() {
 /// The same for distances from a function whose address code keeps on the stack, passes on or loads, as it does the table's.
 #[test]
 fn distances_from_an_address_out_of_sight_must_not_go_stale() {
-    let fixtures: [(&str, &[&str]); 4] = [
+    let fixtures: [(&str, &[&str]); 7] = [
         ("spilled_sums", &[]),
         ("sums_out_of_sight", &["-DPASSED", "-DPOINTER"]),
         ("sums_out_of_sight", &["-DRETURNED"]),
         ("sums_out_of_sight", &["-DARGUMENTS", "-DPOINTER", "-fno-pie", "-no-pie"]),
+        ("sums_out_of_sight", &["-DNAMELESS"]),
+        ("sums_out_of_sight", &["-DNAMELESS", "-DFIXED", "-fno-pie", "-no-pie"]),
+        ("sums_out_of_sight", &["-DNAMELESS", "-DAFTER_BYTES"]),
     ];
     for compiler in ["gcc", "aarch64-linux-gnu-gcc"] {
         for (fixture, flags) in fixtures {

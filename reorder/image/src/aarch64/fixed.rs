@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::context::CodeContext;
-use super::words_of;
+use super::{from_first_instruction, words_of};
 use crate::code_reference::{CodeForm, CodeReference};
 use crate::decode::aarch64::{Operation, WORD, decode};
 use reorder_base::address::Address;
@@ -15,10 +15,8 @@ pub fn decode_fixed_section(
     context: &CodeContext<'_>,
     range: Range<Address>,
 ) -> (Vec<CodeReference>, Vec<Address>) {
-    // Code of no function may start after a few bytes of data.
-    let start = range.start.plus(range.start.0.wrapping_neg() % WORD);
-    let size = range.end.0.saturating_sub(start.0);
-    let words = words_of(context.image.bytes_at(start, size).unwrap_or_default());
+    let Range { start, end } = from_first_instruction(range);
+    let words = words_of(context.image.bytes_at(start, end.distance_from(start)).unwrap_or_default());
     let (mut references, mut must_stay) = (Vec::new(), Vec::new());
     for (index, &word) in words.iter().enumerate() {
         let place = start.plus(index as u64 * WORD);

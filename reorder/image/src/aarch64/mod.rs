@@ -83,6 +83,12 @@ pub fn possible_targets(context: &CodeContext<'_>, range: Range<Address>) -> Vec
     kept(context, range).result.possible_targets
 }
 
+/// Where the instructions of `range` begin: code of no function may stand after a few bytes of data.
+fn from_first_instruction(range: Range<Address>) -> Range<Address> {
+    let start = range.start.plus(range.start.0.wrapping_neg() % WORD);
+    start..range.end.max(start)
+}
+
 fn kept<'run, 'data>(context: &'run CodeContext<'data>, atom: Range<Address>) -> Builder<'run, 'data> {
     let whole =
         Address(atom.start.0 & !3)..Address(atom.end.0.checked_next_multiple_of(WORD).unwrap_or(atom.end.0));

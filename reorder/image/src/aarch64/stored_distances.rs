@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::Builder;
 use super::context::{AddressUse, CodeContext, addresses_named};
-use crate::decode::aarch64::WORD;
+use super::{Builder, from_first_instruction};
 use crate::pins::PinReason;
 use crate::stored_distances::{DistanceSearch, NamedAddresses, stored_address, words_read};
 use reorder_base::address::Address;
@@ -28,8 +27,6 @@ pub(crate) fn functions_at_distances(
     context: &CodeContext<'_>,
     range: Range<Address>,
 ) -> BTreeMap<Address, Address> {
-    // Code of no function may start after a few bytes of data.
-    let range = range.start.plus(range.start.0.wrapping_neg() % WORD)..range.end;
     let search = DistanceSearch {
         image: context.image,
         text: context.text.clone(),
@@ -37,7 +34,7 @@ pub(crate) fn functions_at_distances(
         is_other: &|_, _| false,
         budget: &context.sums,
     };
-    search.distances(&named_addresses(context, range)).unwrap_or_default()
+    search.distances(&named_addresses(context, from_first_instruction(range))).unwrap_or_default()
 }
 
 fn named_addresses(context: &CodeContext<'_>, range: Range<Address>) -> NamedAddresses {

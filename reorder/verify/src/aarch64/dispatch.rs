@@ -68,7 +68,7 @@ impl Held {
 }
 
 /// Whether `word` is `BR`.
-fn is_jump(word: u32) -> bool {
+pub(super) fn is_jump(word: u32) -> bool {
     word & 0xffff_fc1f == 0xd61f_0000
 }
 
@@ -131,14 +131,13 @@ pub(crate) fn dispatches(code: &[u8], address: u64) -> Dispatches {
 /// The addresses that `code`, which stands at `address`, computes relative to its place; unordered, with repetitions. Where a
 /// linker's veneer leads is left out: nothing else is done with that address.
 pub(crate) fn addresses(code: &[u8], address: u64) -> Vec<u64> {
-    /// BR, but for its register.
-    const BRANCH: u32 = 0xd61f_0000;
     let mut found = Vec::new();
     let mut pages: [Option<u64>; 32] = [None; 32];
     let word_at = |index: usize| u32_at(code, index * 4).unwrap_or(0);
     let is_veneer = |index: usize| {
-        let to = word_at(index) & 31;
-        matches!(to, 16 | 17) && is_add(word_at(index)) && word_at(index + 1) == BRANCH | to << 5
+        let (sum, next) = (word_at(index), word_at(index + 1));
+        let to = register(sum, 0);
+        matches!(to, 16 | 17) && is_add(sum) && is_jump(next) && register(next, 5) == to
     };
     for index in 0..code.len() / 4 {
         let word = word_at(index);

@@ -17,6 +17,7 @@
 use std::ops::Range;
 
 use super::code_pair::CodePair;
+use super::dispatch::is_jump;
 use super::effects::effects;
 use super::flow::beginnings;
 use super::form::{Form, is_add, page_offset, register};
@@ -127,11 +128,6 @@ pub(crate) fn leaving_targets(code: &CodePair<'_>) -> Vec<u64> {
         }
     }
     found
-}
-
-/// Whether `word` is `BR`.
-fn is_jump(word: u32) -> bool {
-    word & 0xffff_fc1f == 0xd61f_0000
 }
 
 /// The words of `code` to which the jump after `block` leads, ascending; `None` when that is not certain.

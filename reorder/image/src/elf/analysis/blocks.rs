@@ -334,3 +334,21 @@ fn code_length(processor: Processor, bytes: &[u8], start: Address) -> Option<usi
 pub fn alignment(start: Address, limit: u64) -> u64 {
     (1u64 << start.0.trailing_zeros().min(63)).min(limit)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_a_gap_overlap_and_end_with_it() {
+        let pieces = |start: u64, end: u64| {
+            let gap = Gap { start: Address(start), end: Address(end), content: GapContent::Opaque };
+            gap.pieces().take(9).map(|piece| (piece.start.0, piece.end.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(pieces(0x1000, 0x6001), [(0x1000, 0x5000), (0x3000, 0x6001), (0x5000, 0x6001)]);
+        // The last bytes of the address space.
+        let last = u64::MAX - 0xfff;
+        assert_eq!(pieces(last, u64::MAX), [(last, u64::MAX)]);
+        assert_eq!(pieces(0x1000, 0x1000), []);
+    }
+}
