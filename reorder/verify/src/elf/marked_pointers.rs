@@ -19,7 +19,7 @@ use super::pair::ImagePair;
 use super::pointers::{RELA_SIZE, written_places};
 use crate::aarch64::effects;
 use crate::bytes::{u32_at, u64_at};
-use crate::elf::view::ElfView;
+use crate::elf::view::{ElfView, SectionView};
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
@@ -120,7 +120,11 @@ fn held_addresses(image: &ElfView<'_>) -> BTreeSet<u64> {
         });
         held.extend(words.filter_map(|word| u64_at(word, 0)));
     }
-    held.retain(|&address| image.code_at(address, address).is_some());
+    // The end of a function may be the end of the section.
+    held.retain(|&address| {
+        image.code_at(address, address).is_some()
+            || image.section_at(address.wrapping_sub(1)).is_some_and(SectionView::is_code)
+    });
     held
 }
 

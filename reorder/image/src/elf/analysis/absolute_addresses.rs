@@ -107,12 +107,14 @@ pub(crate) fn check_absolute_addresses(
 
 /// Every address of code that data may hold, to which control may therefore go.
 pub(crate) fn possible_targets(file: &ElfFile<'_>, code: &CodeSpace<'_>) -> Vec<Address> {
+    possible_places(file, code).filter(|value| code.arena_of(*value).is_some()).collect()
+}
+
+/// The same, with the ends of sections of code, where a function before may be meant.
+pub(crate) fn possible_places(file: &ElfFile<'_>, code: &CodeSpace<'_>) -> impl Iterator<Item = Address> {
     let sections = file.sections.iter().filter(|section| holds_constants(section));
-    sections
-        .flat_map(|section| words(code, file.section_bytes(section), section.address))
-        .map(|(value, _)| value)
-        .filter(|value| code.arena_of(*value).is_some())
-        .collect()
+    let words = sections.flat_map(|section| words(code, file.section_bytes(section), section.address));
+    words.map(|(value, _)| value)
 }
 
 /// The constants of x86-64 code.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use rayon::prelude::*;
 
-use super::absolute_addresses::possible_targets;
+use super::absolute_addresses::possible_places;
 use super::blocks::{GapContent, Partition};
 use super::computed_addresses::CodeView;
 use super::pointers::CodePointer;
@@ -16,6 +16,7 @@ use crate::decode::sums::CallOffset;
 use crate::decode::x86_64::{DecodedBlock, FieldKind, own_addresses};
 use crate::decoded_atom::beyond_sums;
 use crate::elf::code::{CodeSpace, Region};
+use crate::elf::relocation::{LoaderAction, LoaderRelocation};
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
@@ -35,6 +36,7 @@ pub(super) fn check_call_offsets(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
     pointers: &[CodePointer],
+    relocations: &[LoaderRelocation],
 ) -> Result<Vec<Finding>> {
     let CodeView { file, code, partition } = view;
     let offsets: BTreeSet<CallOffset> =
@@ -42,11 +44,13 @@ pub(super) fn check_call_offsets(
     if offsets.is_empty() {
         return Ok(Vec::new());
     }
-    let constants = if code.is_fixed_address { possible_targets(file, code) } else { Vec::new() };
+    let constants: Vec<Address> =
+        if code.is_fixed_address { possible_places(file, code).collect() } else { Vec::new() };
     let operands = decoded.iter().flat_map(|block| block.absolute_candidates.iter().copied());
     // For numbers that are only perhaps addresses, only certain offsets count.
     let numbers = constants.into_iter().chain(operands).map(|target| (target, target, false));
     let stored = pointers.iter().map(|pointer| (pointer.target, pointer.place, true));
+    let stored = stored.chain(stored_elsewhere(code, relocations));
     let formed = decoded.iter().flat_map(|block| &block.fields);
     let formed = formed.filter(|field| field.kind == FieldKind::AddressOf);
     let formed = formed.map(|field| (field.target(code), code.address(field.place), true));
@@ -58,6 +62,19 @@ pub(super) fn check_call_offsets(
         })
         .collect();
     keep_distances(code, partition, &offsets, stored.chain(numbers).chain(formed).chain(own))
+}
+
+/// The addresses outside of what may move that the loader stores. The end of a function may be the start of a section that stays.
+pub(super) fn stored_elsewhere(
+    code: &CodeSpace<'_>,
+    relocations: &[LoaderRelocation],
+) -> impl Iterator<Item = Held> {
+    relocations.iter().filter_map(|relocation| match relocation.action {
+        LoaderAction::Relative(target) | LoaderAction::Symbolic(Some(target)) => {
+            code.arena_of(target).is_none().then_some((target, relocation.place, true))
+        }
+        _ => None,
+    })
 }
 
 /// Pins what each offset leads to from each address, with what the address leads to.

@@ -17,7 +17,9 @@ use crate::elf::analysis::block_uses::BlockUses;
 use crate::elf::analysis::blocks::{Block, BlockIndex, GapContent, Partition};
 use crate::elf::analysis::dispatch::{BlockFlow, Dispatch};
 use crate::elf::analysis::references::Finding;
-use crate::elf::analysis::table_extent::{Extent, Owner, extent, may_be_table, own_targets, reached};
+use crate::elf::analysis::table_extent::{
+    AllTables, Extent, Owner, Shown, extent, may_be_table, own_targets, reached,
+};
 use crate::elf::code::CodeSpace;
 use crate::elf::file::ElfFile;
 use crate::pins::{Pin, PinReason};
@@ -102,11 +104,10 @@ pub(crate) fn find_tables(context: &TableContext<'_, '_>, decoded: &[DecodedBloc
         })
         .flatten()
         .collect();
-    let mut bases: Vec<Address> = dispatches.iter().flat_map(|block| block.tables.keys().copied()).collect();
-    bases.sort_unstable();
-    bases.dedup();
+    let shown: Vec<(BlockIndex, Shown)> = dispatches.iter().flat_map(BlockDispatches::shown).collect();
+    let all = AllTables::new(context, &shown);
     let results: Vec<(Vec<JumpTable>, Vec<Finding>)> =
-        dispatches.par_iter().map(|dispatches| tables_of_block(context, dispatches, &bases)).collect();
+        dispatches.par_iter().map(|dispatches| tables_of_block(context, dispatches, &all)).collect();
     let (mut tables, mut findings) = (Vec::new(), Vec::new());
     for (block_tables, block_findings) in results {
         tables.extend(block_tables);
@@ -157,6 +158,11 @@ impl BlockDispatches {
             has_jumps: false,
             is_named: true,
         }
+    }
+
+    /// The tables that the block dispatches through.
+    fn shown(&self) -> impl Iterator<Item = (BlockIndex, Shown)> + '_ {
+        self.tables.iter().map(|(&base, &bound)| (self.owner, Shown { base, bound }))
     }
 }
 
@@ -263,7 +269,7 @@ fn is_entered_otherwise(context: &TableContext<'_, '_>, block: &Block, address: 
 fn tables_of_block(
     context: &TableContext<'_, '_>,
     dispatches: &BlockDispatches,
-    bases: &[Address],
+    all: &AllTables,
 ) -> (Vec<JumpTable>, Vec<Finding>) {
     let index = dispatches.owner;
     let block = context.partition.block(index);
@@ -285,10 +291,10 @@ fn tables_of_block(
             distrust(base, reached);
         }
     }
-    for (&base, &bound) in &dispatches.tables {
-        match extent(context, &owner, base, bound, bases) {
-            Extent::Proven(entries) => tables.push(JumpTable { base, entries, owner: index }),
-            Extent::Unproven(reached) => distrust(base, reached),
+    for (_, table) in dispatches.shown() {
+        match extent(context, &owner, table, all) {
+            Extent::Proven(entries) => tables.push(JumpTable { base: table.base, entries, owner: index }),
+            Extent::Unproven(reached) => distrust(table.base, reached),
         }
     }
     // An entry for the impossible case may be the end of this block or the start of the next: both move together.

@@ -5,14 +5,19 @@
 //! Two kinds of evidence do:
 //!
 //! * the code before the load: if it bounds the index to n entries, and n words can be entries, these are the table;
-//! * necessity: if a word leads to an instruction that no other code reaches, it is an entry, since compilers emit no dead
-//!   code; and so are all words before it. Words after the last such entry that repeat an earlier one are entries as well:
-//!   data does not hold the distance to a case by chance.
+//! * necessity: if a word leads to an instruction that neither other code nor another table reaches, it is an entry, since
+//!   compilers emit no dead code; and so are all words before it.
+//!
+//! Words after the last necessary one that lead where a table leads, too, are entries only if no data can be there: nothing
+//! refers into the table, and something refers to the place right after it. An array can hold the distance to a case by chance,
+//! and code reads it from its start, from its end, or from a place before it.
 //!
 //! If words remain that can be entries but are not proven to be, the end is unknown: the owner is pinned, and so is all code
 //! to which these words can lead.
 
 use std::collections::BTreeSet;
+
+use rayon::prelude::*;
 
 use super::blocks::{Block, BlockIndex, GapContent};
 use super::jump_tables::{TableContext, end_is_own, next_at_end};
@@ -24,6 +29,8 @@ use reorder_base::address::Address;
 const MAX_ENTRIES: usize = 1 << 16;
 /// Number of first words of a possible table of which one must lead into its owner.
 const PROBED_WORDS: usize = 8;
+/// Bytes of the largest gap that aligns what follows a table.
+const MAX_PADDING: usize = 63;
 
 /// Where a word leads if it is an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +43,16 @@ pub(crate) enum Target {
     Fixed,
     /// The end of a block that no code follows. Compilers send impossible cases to where a part of the function ends.
     Nowhere,
+}
+
+impl Target {
+    /// The instruction, if it can move.
+    fn address(self) -> Option<Address> {
+        match self {
+            Self::Own(address) | Self::Other(_, address) => Some(address),
+            Self::Fixed | Self::Nowhere => None,
+        }
+    }
 }
 
 /// The extent of one table.
@@ -57,19 +74,65 @@ pub(crate) struct Owner<'owner> {
     pub orphans: &'owner [Address],
 }
 
-/// The extent of the table at `base`, of which the code can reach `bound` entries. `bases` are the tables of all
-/// dispatches, sorted: none of them begins inside another.
+/// A table as the code that reads it shows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// The address that distances count from, which is the first word's.
+    pub base: Address,
+    /// The number of entries that the code can reach, if it says so.
+    pub bound: Option<u64>,
+}
+
+/// The tables of all dispatches. None of them begins inside another.
+pub(crate) struct AllTables {
+    /// Their addresses, sorted.
+    bases: Vec<Address>,
+    /// Where their words may lead, each with the table, sorted.
+    targets: Vec<(Address, Address)>,
+}
+
+impl AllTables {
+    /// From each table with the block that dispatches through it.
+    pub(crate) fn new(context: &TableContext<'_, '_>, shown: &[(BlockIndex, Shown)]) -> Self {
+        let mut bases: Vec<Address> = shown.iter().map(|(_, table)| table.base).collect();
+        bases.sort_unstable();
+        bases.dedup();
+        let mut all = Self { bases, targets: Vec::new() };
+        let targets = shown.par_iter().flat_map_iter(|&(index, table)| {
+            let block = context.partition.block(index);
+            let entries = possible_entries(context, index, block, table.base, all.limit(table));
+            entries.into_iter().filter_map(move |(_, target)| Some((target.address()?, table.base)))
+        });
+        let mut targets: Vec<_> = targets.collect();
+        targets.par_sort_unstable();
+        targets.dedup();
+        all.targets = targets;
+        all
+    }
+
+    /// The largest number of entries of a table.
+    fn limit(&self, table: Shown) -> usize {
+        let next = self.bases.partition_point(|other| *other <= table.base);
+        let room = self.bases.get(next).map_or(u64::MAX, |next| next.distance_from(table.base) / 4);
+        room.min(table.bound.unwrap_or(u64::MAX)).min(MAX_ENTRIES as u64) as usize
+    }
+
+    /// Whether another table than the one at `base` may lead to `target`.
+    fn others_lead_to(&self, target: Address, base: Address) -> bool {
+        let first = self.targets.partition_point(|&(other, _)| other < target);
+        self.targets[first..].iter().take_while(|&&(other, _)| other == target).any(|&(_, from)| from != base)
+    }
+}
+
+/// The extent of a table.
 pub(crate) fn extent(
     context: &TableContext<'_, '_>,
     owner: &Owner<'_>,
-    base: Address,
-    bound: Option<u64>,
-    bases: &[Address],
+    table: Shown,
+    all: &AllTables,
 ) -> Extent {
-    let next = bases.partition_point(|other| *other <= base);
-    let limit = bases.get(next).map_or(u64::MAX, |next| next.distance_from(base) / 4);
-    let limit = limit.min(bound.unwrap_or(u64::MAX)).min(MAX_ENTRIES as u64) as usize;
-    let mut entries = possible_entries(context, owner.index, owner.block, base, limit);
+    let Shown { base, bound } = table;
+    let mut entries = possible_entries(context, owner.index, owner.block, base, all.limit(table));
     let is_complete = bound == Some(entries.len() as u64) && entries.iter().all(|(_, target)| {
         !matches!(target, Target::Other(other, _) if !is_part(context, owner.index, *other))
     });
@@ -78,7 +141,8 @@ pub(crate) fn extent(
         let used = entries.iter().rposition(|(_, target)| *target != Target::Nowhere);
         entries.truncate(used.map_or(0, |last| last + 1));
     }
-    let certain = if is_complete { entries.len() } else { certain_entries(context, owner, &entries) };
+    let certain =
+        if is_complete { entries.len() } else { certain_entries(context, owner, base, &entries, all) };
     if certain == entries.len() && certain > 0 {
         return Extent::Proven(certain as u32);
     }
@@ -134,25 +198,57 @@ fn others(entries: &[(u32, Target)]) -> Vec<BlockIndex> {
     blocks.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Number of entries proven by necessity or repetition.
-fn certain_entries(context: &TableContext<'_, '_>, owner: &Owner<'_>, entries: &[(u32, Target)]) -> usize {
+/// Number of entries that are proven without a bound.
+fn certain_entries(
+    context: &TableContext<'_, '_>,
+    owner: &Owner<'_>,
+    base: Address,
+    entries: &[(u32, Target)],
+    all: &AllTables,
+) -> usize {
+    let needs_table = |target: &Target| match target {
+        Target::Own(address) => owner.orphans.binary_search(address).is_ok(),
+        Target::Other(block, address) => {
+            !context.uses.is_referenced(*block) && context.partition.block(*block).start == *address
+        }
+        Target::Fixed | Target::Nowhere => false,
+    };
+    let is_shared =
+        |target: &Target| target.address().is_some_and(|address| all.others_lead_to(address, base));
     let mut seen = BTreeSet::new();
     let mut certain = 0;
     for (index, (word, target)) in entries.iter().enumerate() {
-        let is_necessary = match target {
-            Target::Own(address) => owner.orphans.binary_search(address).is_ok(),
-            Target::Other(block, address) => {
-                !context.uses.is_referenced(*block) && context.partition.block(*block).start == *address
-            }
-            Target::Fixed | Target::Nowhere => false,
-        };
-        if seen.insert(*word) && is_necessary {
+        if seen.insert(*word) && needs_table(target) && !is_shared(target) {
             certain = index + 1;
         }
     }
-    let known: BTreeSet<u32> = entries[..certain].iter().map(|(word, _)| *word).collect();
-    let repeated = entries[certain..].iter().take_while(|(word, _)| known.contains(word));
-    certain + repeated.count()
+    let mut known: BTreeSet<u32> = entries[..certain].iter().map(|(word, _)| *word).collect();
+    let mut likely = certain;
+    for (word, target) in &entries[certain..] {
+        if !known.contains(word) && !(needs_table(target) && is_shared(target)) {
+            break;
+        }
+        known.insert(*word);
+        likely += 1;
+    }
+    if is_alone(context, base, likely) { likely } else { certain }
+}
+
+/// Whether no data can be among `entries` words of the table: nothing refers to a place after its start, and something refers to
+/// the place after its end and the bytes that align it, if its section does not end there.
+fn is_alone(context: &TableContext<'_, '_>, base: Address, entries: usize) -> bool {
+    let references = context.data_references;
+    let end = base.plus(4 * entries as u64);
+    let next = references.partition_point(|reference| *reference <= base);
+    let next = references.get(next).copied();
+    if next.is_some_and(|next| next < end) {
+        return false;
+    }
+    let Some(rest) = table_bytes(context, base).and_then(|bytes| bytes.get(4 * entries..)) else {
+        return false;
+    };
+    let room = next.map_or(rest.len(), |next| rest.len().min(next.distance_from(end) as usize));
+    room <= MAX_PADDING && rest[..room].iter().all(|&byte| byte == 0)
 }
 
 /// The words from `base` on that can be entries, at most `limit`.

@@ -68,7 +68,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     let (found, far_references) = computed_addresses::check_wide_constants(view, &decoded)?;
     findings.extend(found);
     findings.extend(computed_addresses::check_computed_calls(view, &decoded)?);
-    findings.extend(call_offsets::check_call_offsets(view, &decoded, image.pointers)?);
+    findings.extend(call_offsets::check_call_offsets(view, &decoded, image.pointers, relocations)?);
 
     collect_data_references(&decoded, relocations, &mut data_references);
     let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());

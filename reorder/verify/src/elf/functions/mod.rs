@@ -8,7 +8,7 @@ mod signs;
 mod x86_64;
 
 pub(super) use aarch64::{formed_entries, references};
-pub(super) use signs::stated_addresses;
+pub(super) use signs::{keeps_operand, stated_addresses};
 
 use rayon::prelude::*;
 

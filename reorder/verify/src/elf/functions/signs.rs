@@ -47,6 +47,11 @@ pub(in crate::elf) fn stated_addresses(
     numbers.filter(|number| image.section_at(*number).is_some()).map(Address)
 }
 
+/// Whether what an instruction reads from memory can be counted from afterwards. The linker's stubs jump to it, and keep nothing.
+pub(in crate::elf) fn keeps_operand(instruction: &Instruction) -> bool {
+    !matches!(instruction.flow_control(), FlowControl::IndirectBranch | FlowControl::IndirectCall)
+}
+
 impl Signs {
     pub(super) fn dispatches(self) -> bool {
         let is_sum = self.forms_code && (self.loads_words || self.loads_long_words);

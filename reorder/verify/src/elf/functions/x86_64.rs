@@ -9,7 +9,7 @@
 use goblin::elf::header::ET_EXEC;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
-use super::signs::{Signs, stated_addresses};
+use super::signs::{Signs, keeps_operand, stated_addresses};
 use super::{CodeOutcome, FunctionPair, FunctionShape, Naming};
 use crate::aarch64::Images;
 use crate::elf::absolute_fields::AbsoluteField;
@@ -82,7 +82,7 @@ impl FunctionPair<'_> {
                     compared_to = at + field.width;
                     outcome.fields += 1;
                     if !field.is_branch {
-                        named.push(Address(field.target));
+                        named.extend(keeps_operand(&instruction).then_some(Address(field.target)));
                         // Its other operand may be a constant.
                         named.extend(stated_addresses(self.images.old, &instruction));
                     }

@@ -7,7 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use super::GapCode;
 use super::prefixes::{MAX_LENGTH, MIN_LENGTH};
 use crate::bytes::displacement_at;
-use crate::elf::functions::{Naming, stated_addresses};
+use crate::elf::functions::{Naming, keeps_operand, stated_addresses};
 use crate::elf::view::{ElfView, SectionView};
 use crate::fields::{Addressing, addressing};
 use crate::moves::AddressMoves;
@@ -147,7 +147,7 @@ pub(super) fn check(
             }
             if !field.is_branch {
                 seen.references.push(Address(field.target));
-                named.push(Address(field.target));
+                named.extend(keeps_operand(&instruction).then_some(Address(field.target)));
             }
         }
         let end = decoder.position();

@@ -1,5 +1,7 @@
 //! Tables whose end the code does not show: how far they reach is decided by where their words lead.
 
+use std::ops::Range;
+
 use super::TableOutcome;
 use super::extent::{End, Table};
 use super::shapes::Shape;
@@ -9,13 +11,8 @@ use crate::elf::dispatch::{Region, Word, targets};
 use crate::report::Difference;
 use reorder_base::address::Address;
 
-/// Which other tables of a function are taken into account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Others {
-    All,
-    /// Those whose end the code shows.
-    Proven,
-}
+/// Bytes of the largest gap that aligns what follows a table.
+const MAX_ALIGNMENT: u64 = 64;
 
 impl Tables<'_> {
     /// Checks a table whose words are entries up to an unknown point; `read` are the words that may be entries.
@@ -25,28 +22,34 @@ impl Tables<'_> {
         read: &[TableWord],
         shape: Option<&Shape>,
     ) -> TableOutcome {
-        let changed = read.iter().rposition(|word| word.has_changed).map_or(0, |last| last + 1);
-        let (taken, rest) = read.split_at(changed);
-        let mut outcome = TableOutcome { words: changed, ..TableOutcome::default() };
+        let changed =
+            |read: &[TableWord]| read.iter().rposition(|word| word.has_changed).map_or(0, |last| last + 1);
+        let taken = &read[..changed(read)];
         if let Some(word) = taken.iter().find(|word| !word.is_followed(self.pair)) {
-            outcome.differences.push(word.stale(self.pair, table.start));
-            return outcome;
+            let stale = word.stale(self.pair, table.start);
+            return TableOutcome { words: taken.len(), differences: vec![stale], ..TableOutcome::default() };
         }
-        let Some(region) = self.region(table.owner) else { return outcome };
-        let reached = self.reached_otherwise(table, &region, shape, &[], Others::All);
+        let Some(region) = self.region(table.owner) else {
+            return TableOutcome { words: taken.len(), ..TableOutcome::default() };
+        };
+        let reached = self.reached_otherwise(table, &region, shape, &[]);
         let is_necessary = |word: &TableWord| match region.position(word.target.0) {
             Some(position) => !reached[position],
             None => self.evidence.is_orphan(word.target),
         };
-        // Compilers duplicate a table when they duplicate its jump; then only these two tables lead to their code.
-        let certainly_reached = self.reached_otherwise(table, &region, shape, &[], Others::Proven);
-        let is_reason = |word: &TableWord| match region.position(word.target.0) {
-            Some(position) => !certainly_reached[position],
-            None => is_necessary(word),
-        };
-        if let Some(word) = self.unnecessary(taken, &is_reason)
+        let certain = taken.iter().rposition(is_necessary).map_or(0, |last| last + 1);
+        // Words from the start of another table on are that one's.
+        let starts =
+            |word: &TableWord| self.possible.binary_search_by_key(&word.place, |&(start, _)| start).is_ok();
+        let another =
+            read.iter().skip(certain.max(1)).position(starts).map_or(read.len(), |at| at + certain.max(1));
+        let read = &read[..another];
+        let changed = changed(read);
+        let (taken, rest) = read.split_at(changed);
+        let mut outcome = TableOutcome { words: changed, ..TableOutcome::default() };
+        if let Some(word) = taken.get(certain)
             && !self.is_counted(table, read, changed, &region)
-            && !self.ends_by_itself(table, read, changed, &region)
+            && !self.ends_by_itself(table, read, (certain, changed), &region)
         {
             outcome.differences.push(word.difference(
                 self.pair,
@@ -64,21 +67,46 @@ impl Tables<'_> {
         outcome
     }
 
-    /// Whether the table must end after the changed words: code refers to the place after them, or no later word is stale.
-    /// This is the weakest reason, so it counts only if all changed words lead into the function and the analysis knows no
-    /// end. It is needed where other paths reach all code that the table leads to: switches without a default whose cases
-    /// other switches of the function share, assembly tables that enter a run of instructions at many places, and tables of
-    /// functions in which another jump is not understood.
-    fn ends_by_itself(&self, table: &Table, read: &[TableWord], changed: usize, region: &Region) -> bool {
-        let end = table.start.plus(changed as u64 * u64::from(table.width));
+    /// Whether the table ends where nothing else can have begun before: the changed words from `certain` on are not named, and a
+    /// name, or only bytes that align one, follows the last of them, or the last of the words after them that are right.
+    ///
+    /// This is the weakest reason, so it counts only if these words repeat earlier ones, or all changed words lead into the
+    /// function and the analysis knows no end. It is needed where other paths reach all code that the table leads to: switches
+    /// without a default whose cases other switches of the function share, copies of one table, assembly tables that enter a run
+    /// of instructions at many places, and tables of functions in which another jump is not understood.
+    fn ends_by_itself(
+        &self,
+        table: &Table,
+        read: &[TableWord],
+        (certain, changed): (usize, usize),
+        region: &Region,
+    ) -> bool {
         let owner = self.pair.moves.as_slice().get(table.owner as usize);
         let is_after = |word: &TableWord| owner.is_some_and(|owner| owner.old_end() == word.target);
         let is_home = |word: &TableWord| region.position(word.target.0).is_some() || is_after(word);
-        let is_end = || {
-            self.references.binary_search(&end).is_ok()
-                || read[changed..].iter().all(|word| word.is_followed(self.pair))
-        };
-        matches!(table.end, End::Unknown(_)) && read[..changed].iter().all(is_home) && is_end()
+        let is_repeated =
+            |word: &TableWord| read[..certain].iter().any(|before| before.target == word.target);
+        let is_likely = read[certain..changed].iter().all(is_repeated)
+            || matches!(table.end, End::Unknown(_)) && read[..changed].iter().all(is_home);
+        let right = read[changed..].iter().take_while(|word| word.is_followed(self.pair)).count();
+        let place = |count: usize| table.start.plus(count as u64 * u64::from(table.width));
+        is_likely && (changed..=changed + right).any(|end| self.is_unnamed(table, place(certain)..place(end)))
+    }
+
+    /// Whether code and pointers name no byte of `words` but the start of the table, and the next named place, or the end of the
+    /// section, is the end of `words` or comes after zeros that align it.
+    fn is_unnamed(&self, table: &Table, words: Range<Address>) -> bool {
+        let first = self.named.partition_point(|&name| name < words.start);
+        let mut names = self.named[first..].iter().filter(|&&name| name != table.start);
+        let next = names.next().copied();
+        if next.is_some_and(|next| next < words.end) {
+            return false;
+        }
+        let Some(section) = self.pair.old.section_at(table.start.0) else { return false };
+        let end = next.map_or(section.end(), |next| next.0.min(section.end()));
+        let size = end.saturating_sub(words.end.0);
+        let bytes = section.at(words.end.0, size).filter(|_| size < MAX_ALIGNMENT);
+        bytes.is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0))
     }
 
     /// Whether the code compares a value with the number of changed words, or with a larger number if the words up to it
@@ -88,18 +116,6 @@ impl Tables<'_> {
         let still = read[changed..].iter().take_while(|word| word.is_followed(self.pair)).count() as u64;
         let counts = region.compared_counts();
         counts.iter().any(|&count| (least..=(least + still).min(words)).contains(&count))
-    }
-
-    /// The first changed word for which there is no evidence that it is an entry.
-    fn unnecessary<'w>(
-        &self,
-        taken: &'w [TableWord],
-        is_necessary: &impl Fn(&TableWord) -> bool,
-    ) -> Option<&'w TableWord> {
-        let certain = taken.iter().rposition(is_necessary).map_or(0, |last| last + 1);
-        let earlier = &taken[..certain];
-        let repeats = |word: &&TableWord| earlier.iter().any(|before| before.target == word.target);
-        taken[certain..].iter().find(|word| !repeats(word))
     }
 
     /// A word that stayed although it can only be an entry that had to follow.
@@ -158,15 +174,11 @@ impl Tables<'_> {
         region: &Region,
         shape: Option<&Shape>,
         taken: &[TableWord],
-        which: Others,
     ) -> Vec<bool> {
         let others: Vec<(u64, u64, Word)> = shape
             .into_iter()
             .flat_map(|shape| &shape.jumps)
-            .filter(|(_, anchor, word)| {
-                let other = Table::of(*anchor, *word, table.owner);
-                other.key() != table.key() && (which == Others::All || matches!(other.end, End::Proven(_)))
-            })
+            .filter(|(_, anchor, word)| Table::of(*anchor, *word, table.owner).key() != table.key())
             .copied()
             .collect();
         let places = |place: u64| {

@@ -12,7 +12,6 @@ use rayon::prelude::*;
 
 use super::evidence::Evidence;
 use super::extent::{End, Table};
-use super::open::Others;
 use super::shapes::{Shape, merged};
 use super::words::{TableWord, may_be_entered};
 use super::{TableOutcome, disjoint};
@@ -57,6 +56,7 @@ pub(super) fn analysed<T>(
         kept: &kept,
         entries: &entries,
         references: &code.references,
+        named: named_places(pair, &code.references),
         written: written_places(pair.old).into_iter().map(Address).collect(),
         starts: Vec::new(),
         possible: Vec::new(),
@@ -95,7 +95,7 @@ fn check_shapes(
     }
     let known = known_words(&all, &outcome);
     if shapes.iter().any(|(_, shape)| !shape.from_anywhere.is_empty()) {
-        let held = held_functions(tables.pair, formed);
+        let held = named_places(tables.pair, formed);
         let stale = tables.check_loaded_bases(&shapes, &held, &known);
         outcome.differences.extend(stale);
     }
@@ -103,7 +103,7 @@ fn check_shapes(
 }
 
 /// Addresses that code forms or a pointer holds, sorted.
-fn held_functions(pair: ImagePair<'_>, formed: &[Address]) -> Vec<Address> {
+fn named_places(pair: ImagePair<'_>, formed: &[Address]) -> Vec<Address> {
     let stored = pair.absolute.all().iter().map(|field| field.value);
     let mut held: Vec<Address> =
         formed.iter().copied().chain(stored).chain(loaded_pointers(pair.old)).collect();
@@ -134,6 +134,8 @@ pub(super) struct Tables<'a> {
     pub(super) entries: &'a [Entry],
     /// Addresses of data that code refers to, sorted.
     pub(super) references: &'a [Address],
+    /// These, and what pointers hold, sorted.
+    pub(super) named: Vec<Address>,
     /// Places that the loader writes to, which hold no distances, sorted.
     pub(super) written: Vec<Address>,
     /// Where tables start for certain, sorted.
@@ -304,7 +306,7 @@ impl Tables<'_> {
         let least = read.len() as u64 + table.unread;
         let counts = region.compared_counts().into_iter().filter_map(|count| count.checked_sub(least));
         let counted = counts.filter(|&count| count <= unread.len() as u64).max().unwrap_or(0);
-        let reached = self.reached_otherwise(table, &region, shape, read, Others::All);
+        let reached = self.reached_otherwise(table, &region, shape, read);
         let is_necessary =
             |word: &TableWord| region.position(word.target.0).is_some_and(|position| !reached[position]);
         let necessary = unread.iter().rposition(is_necessary).map_or(0, |last| last as u64 + 1);

@@ -10,13 +10,14 @@ use rayon::prelude::*;
 use crate::code_reference::{AtomReferences, CodeForm};
 use crate::decode::aarch64::{Operation, Register, WORD, decode, uses};
 use crate::decode::sums::{CallOffset, MAX_BIAS};
-use crate::elf::analysis::absolute_addresses::{literals, possible_targets};
+use crate::elf::analysis::absolute_addresses::{literals, possible_places};
 use crate::elf::analysis::blocks::Block;
-use crate::elf::analysis::call_offsets::{Held, keep_distances};
+use crate::elf::analysis::call_offsets::{Held, keep_distances, stored_elsewhere};
 use crate::elf::analysis::computed_addresses::CodeView;
 use crate::elf::analysis::pointers::CodePointer;
 use crate::elf::analysis::references::Finding;
 use crate::elf::code::CodeSpace;
+use crate::elf::relocation::LoaderRelocation;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 
@@ -31,6 +32,7 @@ pub(super) fn check_call_offsets(
     view: CodeView<'_, '_>,
     references: &AtomReferences,
     pointers: &[CodePointer],
+    relocations: &[LoaderRelocation],
 ) -> Result<Vec<Finding>> {
     let CodeView { file, code, partition } = view;
     let of_block =
@@ -41,6 +43,7 @@ pub(super) fn check_call_offsets(
     }
     let mut addresses: Vec<Held> =
         pointers.iter().map(|pointer| (pointer.target, pointer.place, true)).collect();
+    addresses.extend(stored_elsewhere(code, relocations));
     for (index, block) in partition.blocks.iter().enumerate() {
         let formed = references.of_atom(index, block.first_function);
         let formed = formed.filter(|reference| reference.form != CodeForm::Branch26);
@@ -52,7 +55,7 @@ pub(super) fn check_call_offsets(
     }
     if code.is_fixed_address {
         let constants = literals(code, partition);
-        let stored = possible_targets(file, code).into_iter().chain(constants.values());
+        let stored = possible_places(file, code).chain(constants.values());
         addresses.extend(stored.map(|target| (target, target, false)));
     }
     keep_distances(code, partition, &offsets, addresses.into_iter())

@@ -114,7 +114,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
             .extend(absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known));
     }
     let view = CodeView { file, code, partition };
-    findings.extend(call_offsets::check_call_offsets(view, &references, pointers)?);
+    findings.extend(call_offsets::check_call_offsets(view, &references, pointers, relocations)?);
     let boundaries = Boundaries::new(code.span());
     for block in &partition.blocks {
         (0..block.size() / WORD).for_each(|word| boundaries.mark(code.offset(block.start.plus(word * WORD))));
