@@ -10,7 +10,7 @@ use reorder_base::address::Address;
 pub struct BlockUses {
     is_called: Vec<bool>,
     is_referenced: Vec<bool>,
-    /// Targets of branches from other blocks that are no entries, sorted.
+    /// Places that are no entries, to which fields of other blocks or pointers lead, sorted.
     entered: Vec<Address>,
 }
 
@@ -31,6 +31,7 @@ impl BlockUses {
             if let Some(block) = partition.block_containing(target) {
                 uses.is_called[block.0 as usize] = true;
                 uses.is_referenced[block.0 as usize] = true;
+                uses.entered.extend(Some(target).filter(|target| !partition.block(block).is_entry(*target)));
             }
         }
         for field in decoded.iter().flat_map(|block| &block.fields) {
@@ -39,9 +40,7 @@ impl BlockUses {
             let is_jump = matches!(field.kind, FieldKind::Jump | FieldKind::ShortJump);
             uses.is_referenced[index.0 as usize] = true;
             uses.is_called[index.0 as usize] |= !is_jump;
-            if is_jump && !partition.block(index).is_entry(target) {
-                uses.entered.push(target);
-            }
+            uses.entered.extend(Some(target).filter(|target| !partition.block(index).is_entry(*target)));
         }
         uses.entered.sort_unstable();
         uses.entered.dedup();
@@ -58,7 +57,7 @@ impl BlockUses {
         self.is_referenced[block.0 as usize]
     }
 
-    /// A branch from another block leads to `address`, which is no entry.
+    /// Something outside of its block leads to `address`, which is no entry.
     pub fn is_entered(&self, address: Address) -> bool {
         self.entered.binary_search(&address).is_ok()
     }

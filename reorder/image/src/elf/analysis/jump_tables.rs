@@ -63,8 +63,10 @@ pub struct TableContext<'context, 'data> {
     pub partition: &'context Partition,
     /// Instruction boundaries of all blocks.
     pub boundaries: &'context Boundaries,
-    /// Sorted data addresses that code or pointers refer to.
-    pub data_references: &'context [Address],
+    /// Sorted addresses of data to which code, pointers or other images may refer.
+    pub named_data: &'context [Address],
+    /// Sorted places where functions go on after exceptions.
+    pub landing_pads: &'context [Address],
     /// How blocks are reached.
     pub uses: &'context BlockUses,
     /// Sorted places that the loader writes.
@@ -263,7 +265,9 @@ fn dispatches_of_block(
 
 /// Something else than an instruction before or a branch of the block leads to `address`.
 fn is_entered_otherwise(context: &TableContext<'_, '_>, block: &Block, address: Address) -> bool {
-    block.is_entry(address) || context.uses.is_entered(address)
+    block.is_entry(address)
+        || context.uses.is_entered(address)
+        || context.landing_pads.binary_search(&address).is_ok()
 }
 
 fn tables_of_block(

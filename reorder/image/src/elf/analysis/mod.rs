@@ -20,6 +20,7 @@ pub mod gap_references;
 mod index_value;
 pub mod jump_tables;
 pub mod kept_relocations;
+mod landing_pads;
 mod named_addresses;
 pub mod obligations;
 pub mod pointers;

@@ -8,9 +8,10 @@
 //! * necessity: if a word leads to an instruction that neither other code nor another table reaches, it is an entry, since
 //!   compilers emit no dead code; and so are all words before it.
 //!
-//! Words after the last necessary one that lead where a table leads, too, are entries only if no data can be there: nothing
-//! refers into the table, and something refers to the place right after it. An array can hold the distance to a case by chance,
-//! and code reads it from its start, from its end, or from a place before it.
+//! Words after the last necessary one that repeat earlier words, or lead where another table leads, are entries only if another
+//! table or the section's end follows them. An array can hold the distance to a case by chance.
+//!
+//! No table reaches past a place in it that something refers to: an array may begin there.
 //!
 //! If words remain that can be entries but are not proven to be, the end is unknown: the owner is pinned, and so is all code
 //! to which these words can lead.
@@ -206,10 +207,15 @@ fn certain_entries(
     entries: &[(u32, Target)],
     all: &AllTables,
 ) -> usize {
+    let inside = context.named_data.partition_point(|name| *name <= base);
+    let unnamed = context.named_data.get(inside).map_or(u64::MAX, |name| name.distance_from(base) / 4);
+    let entries = &entries[..entries.len().min(unnamed as usize)];
     let needs_table = |target: &Target| match target {
         Target::Own(address) => owner.orphans.binary_search(address).is_ok(),
         Target::Other(block, address) => {
-            !context.uses.is_referenced(*block) && context.partition.block(*block).start == *address
+            is_part(context, owner.index, *block)
+                && !context.uses.is_referenced(*block)
+                && context.partition.block(*block).start == *address
         }
         Target::Fixed | Target::Nowhere => false,
     };
@@ -231,24 +237,17 @@ fn certain_entries(
         known.insert(*word);
         likely += 1;
     }
-    if is_alone(context, base, likely) { likely } else { certain }
+    if is_last(context, base, likely, all) { likely } else { certain }
 }
 
-/// Whether no data can be among `entries` words of the table: nothing refers to a place after its start, and something refers to
-/// the place after its end and the bytes that align it, if its section does not end there.
-fn is_alone(context: &TableContext<'_, '_>, base: Address, entries: usize) -> bool {
-    let references = context.data_references;
-    let end = base.plus(4 * entries as u64);
-    let next = references.partition_point(|reference| *reference <= base);
-    let next = references.get(next).copied();
-    if next.is_some_and(|next| next < end) {
-        return false;
-    }
-    let Some(rest) = table_bytes(context, base).and_then(|bytes| bytes.get(4 * entries..)) else {
-        return false;
-    };
-    let room = next.map_or(rest.len(), |next| rest.len().min(next.distance_from(end) as usize));
-    room <= MAX_PADDING && rest[..room].iter().all(|&byte| byte == 0)
+/// Whether another table, or the section's end, follows `entries` words of the table, perhaps after bytes that align it.
+fn is_last(context: &TableContext<'_, '_>, base: Address, entries: usize, all: &AllTables) -> bool {
+    let Some(bytes) = table_bytes(context, base) else { return false };
+    let next = all.bases.partition_point(|other| *other <= base);
+    let end =
+        all.bases.get(next).map_or(bytes.len(), |next| bytes.len().min(next.distance_from(base) as usize));
+    let padding = bytes.get(4 * entries..end);
+    padding.is_some_and(|padding| padding.len() <= MAX_PADDING && padding.iter().all(|&byte| byte == 0))
 }
 
 /// The words from `base` on that can be entries, at most `limit`.

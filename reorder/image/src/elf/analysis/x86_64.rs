@@ -8,6 +8,7 @@ use super::computed_addresses::{CodeView, OtherWords};
 use super::fields::{ByBlock, CodeFields};
 use super::jump_tables::{FoundTables, TableContext, find_tables};
 use super::kept_relocations::check_kept_relocations;
+use super::landing_pads::readable_landing_pads;
 use super::references::{self, Finding};
 use super::{
     CodeFacts, ImageFacts, absolute_addresses, absolute_fields, call_offsets, computed_addresses,
@@ -16,6 +17,7 @@ use super::{
 use crate::boundaries::Boundaries;
 use crate::decode::x86_64::{DecodedBlock, decode_block};
 use crate::elf::code::CodeSpace;
+use crate::elf::functions::ElfFunctions;
 use crate::elf::relocation::{LoaderAction, LoaderRelocation};
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
@@ -74,12 +76,15 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Re
     let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());
     let related = related_blocks(&findings);
     let uses = BlockUses::new(code, partition, &decoded, image.pointers, image.roots);
+    let named_data = named_data(&data_references, relocations, image.functions);
+    let pads = readable_landing_pads(file, image.functions);
     let context = TableContext {
         file,
         code,
         partition,
         boundaries: &boundaries,
-        data_references: &data_references,
+        named_data: &named_data,
+        landing_pads: &pads,
         uses: &uses,
         loader_places: &loader_places,
         related: &related,
@@ -207,6 +212,24 @@ fn collect_data_references(
         }
     }
     *data_references = sorted(std::mem::take(data_references));
+}
+
+/// These, and what other images may refer to.
+fn named_data(
+    data_references: &[Address],
+    relocations: &[LoaderRelocation],
+    functions: &ElfFunctions<'_>,
+) -> Vec<Address> {
+    let symbolic = relocations.iter().filter_map(|relocation| match relocation.action {
+        LoaderAction::Symbolic(target) => target,
+        _ => None,
+    });
+    let exported = functions
+        .dynamic_symbols
+        .iter()
+        .filter(|symbol| symbol.defining_section().is_some() && !symbol.is_thread_local());
+    let exported = exported.map(|symbol| symbol.value);
+    sorted(data_references.iter().copied().chain(symbolic).chain(exported).collect())
 }
 
 fn related_blocks(findings: &[Finding]) -> Vec<(BlockIndex, BlockIndex)> {

@@ -5,8 +5,7 @@
 //! has a name without a set, and no later join gives that name a set again, because both sides must have one. Places in
 //! memory that share a name can only be split into smaller groups, and a place without a name never gets one again. A register
 //! becomes a part of another one only if it was one in both states, so a relation that is lost never returns; the same holds for a
-//! place in memory that is a part of a register. A register of which only the lowest bits keep a name can only lose more of them,
-//! and gets the join's name after that.
+//! place in memory that is a part of a register.
 
 use super::interval::{Interval, mask};
 use super::parts::{Part, parts};
@@ -53,24 +52,17 @@ impl State {
         let parts = parts((&before, other), is_other);
         for number in (0..REGISTERS).filter(|&number| is_other(number)) {
             let pair = (before.registers[number], other.registers[number]);
-            let own = Root(first + number as u32);
-            self.registers[number] = match (
-                unlike(pair.0, pair.1).or(common_low((&before, pair.0), (other, pair.1), own)),
-                parts[number],
-            ) {
+            self.registers[number] = match (unlike(pair.0, pair.1), parts[number]) {
                 (Some(value), _) => value,
                 (None, Some(Part { whole, bits })) => {
                     Value::Symbol(Symbol { root: Root(first + whole as u32), add: 0, bits })
                 }
-                (None, None) => self.joined((&before, pair.0), (other, pair.1), own, widens),
+                (None, None) => {
+                    self.joined((&before, pair.0), (other, pair.1), Root(first + number as u32), widens)
+                }
             };
         }
-        let is_renamed = |number: usize| {
-            let pair = (before.registers[number], other.registers[number]);
-            let own = Root(first + number as u32);
-            is_other(number) && common_low((&before, pair.0), (other, pair.1), own).is_none()
-        };
-        let spilled = spilled_parts((&before, other), &parts, is_renamed);
+        let spilled = spilled_parts((&before, other), &parts, is_other);
         let is_spilled = |place: Place| spilled.iter().any(|spilled| spilled.place == place);
         let named = shared((&before, other), first + REGISTERS as u32, is_spilled);
         for group in &named {
@@ -164,22 +156,9 @@ impl State {
 fn truncated(value: Value, bits: u8) -> Value {
     match value {
         Value::Symbol(symbol) => Value::Symbol(Symbol { bits: symbol.bits.min(bits), ..symbol }),
-        Value::Low(symbol) if bits <= symbol.bits => Value::Symbol(Symbol { bits, ..symbol }),
         Value::Number(bounds) if bounds.most <= mask(bits) => value,
         _ => Value::Number(Bounds::full(bits)),
     }
-}
-
-/// The lowest bits that two numbers have in common, if these have another name than `own`, which the join would give: what has that
-/// name keeps it. A name of the join itself would come and go from one join to the next, without an end.
-fn common_low((before, left): (&State, Value), (other, right): (&State, Value), own: Root) -> Option<Value> {
-    let (of_left, of_right) = (left.low()?, right.low()?);
-    let common = Symbol { bits: of_left.bits.min(of_right.bits), ..of_left };
-    if common.bits == 64 || common.root == own || !common.is_part_of(of_right) {
-        return None;
-    }
-    let is_all = before.bounds(left).most.max(other.bounds(right).most) <= mask(common.bits);
-    Some(if is_all { Value::Symbol(common) } else { Value::Low(common) })
 }
 
 /// The join of two different values of which at least one depends on a word of a table.

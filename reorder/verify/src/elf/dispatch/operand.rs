@@ -1,6 +1,6 @@
 //! Operands of an instruction: where they are, their values, and the effect of writing them.
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Instruction, OpKind, Register};
 
 use super::interval::{Interval, mask};
 use super::state::{MIN_ADDRESS, Place, State, number_of};
@@ -74,8 +74,7 @@ impl Step<'_> {
         let is_high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
         match number_of(register).filter(|_| !is_high) {
             Some(number) => {
-                let needs_all = register.size() == 8 && self.instruction.mnemonic() != Mnemonic::Mov;
-                let value = self.state.named_register(number, self.position, slot, needs_all);
+                let value = self.state.named_register(number, self.position, slot);
                 self.truncated(value, (register.size() * 8) as u8)
             }
             None => Value::Number(Bounds::full(if is_high { 8 } else { 64 })),
@@ -87,7 +86,6 @@ impl Step<'_> {
         match value {
             _ if bits >= 64 => value,
             Value::Symbol(symbol) => Value::Symbol(Symbol { bits: symbol.bits.min(bits), ..symbol }),
-            Value::Low(symbol) if bits <= symbol.bits => Value::Symbol(Symbol { bits, ..symbol }),
             Value::Number(bounds) => match bounds.as_constant() {
                 Some(constant) => Value::constant(constant & mask(bits)),
                 None if bounds.most <= mask(bits) => value,

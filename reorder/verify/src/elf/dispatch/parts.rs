@@ -1,6 +1,7 @@
 //! Registers that hold the lowest bits of another register on each of two ways: they still do where the ways meet, so a comparison
 //! of one bounds the other. Compilers extend an index before a loop and compare it in its own width inside.
 
+use super::interval::mask;
 use super::state::{FRAME_POINTER, REGISTERS, STACK_POINTER, State};
 use super::value::Value;
 
@@ -25,12 +26,14 @@ pub(super) fn parts(states: (&State, &State), differs: impl Fn(usize) -> bool) -
 
 /// Whether the register `number` holds the lowest bits of the register `whole` in both states.
 fn part((one, other): (&State, &State), number: usize, whole: usize) -> Option<Part> {
-    let bits_in = |state: &State| {
-        let (Value::Symbol(part), whole) = (state.registers[number], state.registers[whole]) else {
-            return None;
-        };
-        let is_equal = whole == Value::Symbol(part);
-        whole.low().filter(|&whole| part.is_part_of(whole)).map(|_| (part.bits, is_equal))
+    let bits_in = |state: &State| match (state.registers[number], state.registers[whole]) {
+        (Value::Symbol(part), Value::Symbol(whole)) => {
+            let is_part = part.root == whole.root
+                && part.bits <= whole.bits
+                && part.add & mask(part.bits) == whole.add & mask(part.bits);
+            is_part.then_some((part.bits, part.bits == whole.bits))
+        }
+        _ => None,
     };
     let ((bits, is_equal), (bits_there, is_equal_there)) = (bits_in(one)?, bits_in(other)?);
     let is_part = !(is_equal && is_equal_there) || rank(whole) < rank(number);

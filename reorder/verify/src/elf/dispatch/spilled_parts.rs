@@ -9,9 +9,10 @@
 //!       mov 128(%rsp), %rax       ; 249 at most
 //! ```
 
+use super::interval::mask;
 use super::parts::Part;
 use super::state::{Place, REGISTERS, State};
-use super::value::Value;
+use super::value::{Symbol, Value};
 
 /// A place, and the register whose lowest bits it holds.
 #[derive(Clone, Copy, Debug)]
@@ -20,19 +21,19 @@ pub(super) struct SpilledPart {
     pub(super) part: Part,
 }
 
-/// The places that hold the lowest bits of a register in both states, where that register is `renamed`, because it differs
-/// between them, and is no part of another one.
+/// The places that hold the lowest bits of a register in both states, where that register `differs` between them and is no part
+/// of another one.
 pub(super) fn spilled_parts(
     states: (&State, &State),
     parts: &[Option<Part>; REGISTERS],
-    renamed: impl Fn(usize) -> bool,
+    differs: impl Fn(usize) -> bool,
 ) -> Vec<SpilledPart> {
     let (before, other) = states;
     let wholes: Vec<usize> =
-        (0..REGISTERS).filter(|&number| renamed(number) && parts[number].is_none()).collect();
-    // If a register that is not renamed has the name of the place, the place keeps it.
+        (0..REGISTERS).filter(|&number| differs(number) && parts[number].is_none()).collect();
+    // If a register that does not differ has the name of the place, the place keeps it.
     let is_kept = |value: Value| {
-        (0..REGISTERS).any(|number| !renamed(number) && before.registers[number].root() == value.root())
+        (0..REGISTERS).any(|number| !differs(number) && before.registers[number].root() == value.root())
     };
     let spilled = before.cells.iter().filter_map(|cell| {
         let right = other.load(cell.place)?;
@@ -51,8 +52,10 @@ pub(super) fn spilled_parts(
 
 /// How many of the lowest bits of `whole` are `value`, if it consists of these alone.
 fn part_of(value: Value, whole: Value) -> Option<u8> {
-    let Value::Symbol(part) = value else { return None };
-    whole.low().is_some_and(|whole| part.is_part_of(whole)).then_some(part.bits)
+    let (Value::Symbol(part), Value::Symbol(whole)) = (value, whole) else { return None };
+    let has_sum = |symbol: Symbol| symbol.add & mask(part.bits);
+    let is_part = part.root == whole.root && part.bits <= whole.bits && has_sum(part) == has_sum(whole);
+    is_part.then_some(part.bits)
 }
 
 #[cfg(test)]
@@ -62,7 +65,7 @@ mod tests {
     use super::super::interval::Interval;
     use super::super::state::STACK;
     use super::super::step::step;
-    use super::super::value::{Root, Symbol};
+    use super::super::value::Root;
     use super::*;
 
     const PLACE: usize = 7;

@@ -117,21 +117,13 @@ impl State {
         self.registers[number] = value;
     }
 
-    /// The value that an instruction finds in a register, with a name, so that its copies are recognised. `needs_all` of its bits
-    /// get a name if only the lowest have one.
-    pub(super) fn named_register(
-        &mut self,
-        number: usize,
-        instruction: usize,
-        slot: u32,
-        needs_all: bool,
-    ) -> Value {
+    /// The value that an instruction finds in a register, with a name, so that its copies are recognised.
+    pub(super) fn named_register(&mut self, number: usize, instruction: usize, slot: u32) -> Value {
         let value = self.registers[number];
-        let bounds = match value {
-            Value::Number(bounds) if bounds.as_constant().is_none() => bounds,
-            Value::Low(_) if needs_all => Bounds::full(64),
-            _ => return value,
-        };
+        let Value::Number(bounds) = value else { return value };
+        if bounds.as_constant().is_some() {
+            return value;
+        }
         let named = Value::Symbol(self.name(bounds, instruction, slot));
         self.registers[number] = named;
         named
@@ -179,7 +171,7 @@ impl State {
     pub(super) fn without_name(&self, value: Value) -> Value {
         match value {
             Value::Symbol(symbol) => Value::Number(self.bounds_of(symbol)),
-            Value::Element { .. } | Value::Low(_) => Value::UNKNOWN,
+            Value::Element { .. } => Value::UNKNOWN,
             Value::Word { base: Some(_), word } => {
                 Value::PerhapsWord { index: word.index, is_half: word.width == 4 && !word.is_extended }
             }
@@ -192,7 +184,7 @@ impl State {
 
     /// Whether nothing is known of a number.
     pub(super) fn is_unbounded(&self, value: Value) -> bool {
-        let is_number = matches!(value, Value::Number(_) | Value::Symbol(_) | Value::Low(_));
+        let is_number = matches!(value, Value::Number(_) | Value::Symbol(_));
         let bounds = self.bounds(value);
         is_number && (bounds.least, bounds.most) == (0, u64::MAX)
     }

@@ -74,7 +74,7 @@ impl Step<'_> {
                 self.write(0, value);
             }
             Mnemonic::Cdqe => {
-                let value = self.state.named_register(0, self.position, 3, false);
+                let value = self.state.named_register(0, self.position, 3);
                 let value = self.truncated(value, 32);
                 let value = self.sign_extended(value, 32, 64);
                 self.state.set_register(0, value);

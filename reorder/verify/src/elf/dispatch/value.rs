@@ -98,8 +98,6 @@ pub(super) enum Value {
     /// A number without a name.
     Number(Bounds),
     Symbol(Symbol),
-    /// A number whose lowest bits are this symbol. Its other bits are unknown.
-    Low(Symbol),
     /// `table` plus a symbol times two to the power of `shift`.
     Element {
         table: u64,
@@ -131,14 +129,6 @@ pub(super) enum Value {
     },
 }
 
-impl Symbol {
-    /// Whether these are the lowest bits of `whole`.
-    pub(super) fn is_part_of(self, whole: Self) -> bool {
-        let has_sum = |symbol: Self| symbol.add & mask(self.bits);
-        self.root == whole.root && self.bits <= whole.bits && has_sum(self) == has_sum(whole)
-    }
-}
-
 impl Value {
     pub(super) const UNKNOWN: Self = Self::Number(Bounds { least: 0, most: u64::MAX, is_compared: false });
 
@@ -152,16 +142,8 @@ impl Value {
 
     pub(super) fn root(self) -> Option<Root> {
         match self {
-            Self::Symbol(symbol) | Self::Low(symbol) | Self::Element { of: symbol, .. } => Some(symbol.root),
+            Self::Symbol(symbol) | Self::Element { of: symbol, .. } => Some(symbol.root),
             Self::Word { base, .. } | Self::Sum { base, .. } => base,
-            _ => None,
-        }
-    }
-
-    /// The lowest bits of a number with a name.
-    pub(super) fn low(self) -> Option<Symbol> {
-        match self {
-            Self::Symbol(symbol) | Self::Low(symbol) => Some(symbol),
             _ => None,
         }
     }

@@ -15,6 +15,7 @@ mod extent;
 mod held_places;
 mod loaded_bases;
 mod named_distances;
+mod names;
 mod open;
 mod shapes;
 mod stored_distances;

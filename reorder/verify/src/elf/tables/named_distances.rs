@@ -13,14 +13,12 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use goblin::elf::header::ET_EXEC;
 use rayon::prelude::*;
 
+use super::names::stated_addresses;
 use super::words::{TableWord, may_all_be_entered};
-use crate::elf::absolute::section_constants;
 use crate::elf::pair::ImagePair;
 use crate::elf::pointers::loaded_pointers;
-use crate::processor::Processor;
 use crate::report::{Check, Difference};
 use reorder_base::address::Address;
 
@@ -55,7 +53,7 @@ impl Run {
     }
 }
 
-/// The first stale word after each of `references`, the sorted addresses that code names, that lies in data. `known` are the words of
+/// The first stale word after each of those `references`, the sorted addresses that code names, that are of data. `known` are the words of
 /// jump tables that other checks have explained, ascending and disjoint: they count from their own table.
 pub(super) fn stale_distances(
     pair: ImagePair<'_>,
@@ -159,17 +157,6 @@ fn lead_to_instructions(pair: ImagePair<'_>, words: &[TableWord], budget: &Atomi
                 .starting_at(*start)
                 .is_some_and(|function| may_all_be_entered(pair, function, targets))
     })
-}
-
-/// Addresses of data that x86-64 code at a fixed address holds as constants, as `movslq table(,%rax,4)` does.
-fn stated_addresses(pair: ImagePair<'_>) -> Vec<Address> {
-    let is_fixed = pair.old.header.e_type == ET_EXEC && pair.old.processor == Processor::X86_64;
-    let sections = pair.old.code_sections().filter(|_| is_fixed);
-    let constants = sections.flat_map(|section| section_constants(section, pair.moves));
-    let constants = constants.map(|(_, value)| Address(value));
-    constants
-        .filter(|value| pair.old.section_at(value.0).is_some_and(|home| home.is_loaded() && !home.is_code()))
-        .collect()
 }
 
 /// As [`holds_from`], for words that count from their own places, or from one of the sorted addresses `held`, which pointers hold

@@ -1,7 +1,5 @@
 //! Tables whose end the code does not show: how far they reach is decided by where their words lead.
 
-use std::ops::Range;
-
 use super::TableOutcome;
 use super::extent::{End, Table};
 use super::shapes::Shape;
@@ -22,35 +20,40 @@ impl Tables<'_> {
         read: &[TableWord],
         shape: Option<&Shape>,
     ) -> TableOutcome {
-        let changed =
-            |read: &[TableWord]| read.iter().rposition(|word| word.has_changed).map_or(0, |last| last + 1);
-        let taken = &read[..changed(read)];
-        if let Some(word) = taken.iter().find(|word| !word.is_followed(self.pair)) {
+        let after_changed =
+            |words: &[TableWord]| words.iter().rposition(|word| word.has_changed).map_or(0, |last| last + 1);
+        let all = after_changed(read);
+        if let Some(word) = read[..all].iter().find(|word| !word.is_followed(self.pair)) {
             let stale = word.stale(self.pair, table.start);
-            return TableOutcome { words: taken.len(), differences: vec![stale], ..TableOutcome::default() };
+            return TableOutcome { words: all, differences: vec![stale], ..TableOutcome::default() };
         }
-        let Some(region) = self.region(table.owner) else {
-            return TableOutcome { words: taken.len(), ..TableOutcome::default() };
+        // From the start of another table on, what changed is that one's.
+        let starts = |word: &TableWord| {
+            let is_possible = self.possible.binary_search_by_key(&word.place, |&(start, _)| start).is_ok();
+            is_possible && self.named.binary_search(&word.place).is_ok()
         };
+        let another = read[..all].iter().skip(1).position(starts).map_or(all, |at| at + 1);
+        let changed = after_changed(&read[..another]);
+        let taken = &read[..changed];
+        let rest = &read[changed..];
+        let still = rest.iter().take_while(|word| !word.has_changed).count();
+        let rest = &rest[..still];
+        let mut outcome = TableOutcome { words: changed, ..TableOutcome::default() };
+        let Some(region) = self.region(table.owner) else { return outcome };
         let reached = self.reached_otherwise(table, &region, shape, &[]);
         let is_necessary = |word: &TableWord| match region.position(word.target.0) {
             Some(position) => !reached[position],
             None => self.evidence.is_orphan(word.target),
         };
         let certain = taken.iter().rposition(is_necessary).map_or(0, |last| last + 1);
-        // Words from the start of another table on are that one's.
-        let starts =
-            |word: &TableWord| self.possible.binary_search_by_key(&word.place, |&(start, _)| start).is_ok();
-        let another =
-            read.iter().skip(certain.max(1)).position(starts).map_or(read.len(), |at| at + certain.max(1));
-        let read = &read[..another];
-        let changed = changed(read);
-        let (taken, rest) = read.split_at(changed);
-        let mut outcome = TableOutcome { words: changed, ..TableOutcome::default() };
-        if let Some(word) = taken.get(certain)
-            && !self.is_counted(table, read, changed, &region)
-            && !self.ends_by_itself(table, read, (certain, changed), &region)
+        let shown = match self.is_counted(table, read, changed, &region)
+            || self.ends_by_itself(table, taken, rest, certain, &region)
         {
+            true => changed,
+            false => certain,
+        };
+        let excess = taken.get(shown.min(self.words_before_name(table)));
+        if let Some(word) = excess {
             outcome.differences.push(word.difference(
                 self.pair,
                 table.start,
@@ -67,45 +70,47 @@ impl Tables<'_> {
         outcome
     }
 
-    /// Whether the table ends where nothing else can have begun before: the changed words from `certain` on are not named, and a
-    /// name, or only bytes that align one, follows the last of them, or the last of the words after them that are right.
+    /// How many words of a table come before the first place after its start that something names. Data may begin there.
+    fn words_before_name(&self, table: &Table) -> usize {
+        let after = self.named.partition_point(|&name| name <= table.start);
+        let name = self.named.get(after).map_or(u64::MAX, |name| name.distance_from(table.start));
+        usize::try_from(name / u64::from(table.width)).unwrap_or(usize::MAX)
+    }
+
+    /// Whether no data can follow the changed words, `taken`: perhaps after words that are right as they are, `rest`, comes another
+    /// table, or the end of the section.
     ///
-    /// This is the weakest reason, so it counts only if these words repeat earlier ones, or all changed words lead into the
-    /// function and the analysis knows no end. It is needed where other paths reach all code that the table leads to: switches
-    /// without a default whose cases other switches of the function share, copies of one table, assembly tables that enter a run
-    /// of instructions at many places, and tables of functions in which another jump is not understood.
+    /// This is the weakest reason, so it counts only if the words from `certain` on repeat earlier ones, or all changed words lead
+    /// into the function and the analysis knows no end. It is needed where other paths reach all code that the table leads to:
+    /// switches without a default whose cases other switches of the function share, copies of one table, assembly tables that
+    /// enter a run of instructions at many places, and tables of functions in which another jump is not understood.
     fn ends_by_itself(
         &self,
         table: &Table,
-        read: &[TableWord],
-        (certain, changed): (usize, usize),
+        taken: &[TableWord],
+        rest: &[TableWord],
+        certain: usize,
         region: &Region,
     ) -> bool {
         let owner = self.pair.moves.as_slice().get(table.owner as usize);
         let is_after = |word: &TableWord| owner.is_some_and(|owner| owner.old_end() == word.target);
         let is_home = |word: &TableWord| region.position(word.target.0).is_some() || is_after(word);
-        let is_repeated =
-            |word: &TableWord| read[..certain].iter().any(|before| before.target == word.target);
-        let is_likely = read[certain..changed].iter().all(is_repeated)
-            || matches!(table.end, End::Unknown(_)) && read[..changed].iter().all(is_home);
-        let right = read[changed..].iter().take_while(|word| word.is_followed(self.pair)).count();
+        let (before, after) = taken.split_at(certain);
+        let is_repeated = |word: &TableWord| before.iter().any(|before| before.target == word.target);
+        let is_likely = after.iter().all(is_repeated)
+            || !matches!(table.end, End::Proven(_)) && taken.iter().all(is_home);
+        let right = rest.iter().take_while(|word| word.is_followed(self.pair)).count();
         let place = |count: usize| table.start.plus(count as u64 * u64::from(table.width));
-        is_likely && (changed..=changed + right).any(|end| self.is_unnamed(table, place(certain)..place(end)))
+        is_likely && (taken.len()..=taken.len() + right).any(|words| self.is_last(table, place(words)))
     }
 
-    /// Whether code and pointers name no byte of `words` but the start of the table, and the next named place, or the end of the
-    /// section, is the end of `words` or comes after zeros that align it.
-    fn is_unnamed(&self, table: &Table, words: Range<Address>) -> bool {
-        let first = self.named.partition_point(|&name| name < words.start);
-        let mut names = self.named[first..].iter().filter(|&&name| name != table.start);
-        let next = names.next().copied();
-        if next.is_some_and(|next| next < words.end) {
-            return false;
-        }
+    /// Whether another table, or the end of the section, is at `end`, or comes after zeros that align it.
+    fn is_last(&self, table: &Table, end: Address) -> bool {
         let Some(section) = self.pair.old.section_at(table.start.0) else { return false };
-        let end = next.map_or(section.end(), |next| next.0.min(section.end()));
-        let size = end.saturating_sub(words.end.0);
-        let bytes = section.at(words.end.0, size).filter(|_| size < MAX_ALIGNMENT);
+        let next = self.possible.partition_point(|&(start, _)| start < end);
+        let next = self.possible.get(next).map_or(section.end(), |(next, _)| next.0.min(section.end()));
+        let size = next.saturating_sub(end.0);
+        let bytes = section.at(end.0, size).filter(|_| size < MAX_ALIGNMENT);
         bytes.is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0))
     }
 

@@ -1,7 +1,7 @@
 //! Tables of x86-64 code, checked by what value analysis proves for each computed jump and call.
 //!
 //! Where the end is proven, exactly those words had to follow. Where it is not, each changed word must be *necessary*: the
-//! last one leads to code that nothing else reaches, or repeats an earlier word. And each word that stays must be
+//! last one leads to code that nothing else reaches. And each word that stays must be
 //! *possible*: the words after the changed ones do not lead to an instruction of the same function that moved. Such a table
 //! ends at the latest at the start of another table, at the end of the section, and at a word that leads to no instruction.
 
@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use super::evidence::Evidence;
 use super::extent::{End, Table};
+use super::names::named_places;
 use super::shapes::{Shape, merged};
 use super::words::{TableWord, may_be_entered};
 use super::{TableOutcome, disjoint};
@@ -77,6 +78,7 @@ fn check_shapes(
     tables.possible.sort_unstable();
     tables.possible.dedup();
     let mut all = merged(&shapes);
+    all.iter_mut().for_each(|table| table.end = tables.possible_end(table));
     // A certain table of which some first words are never read replaces the candidate at its anchor.
     let anchors: BTreeSet<Address> =
         all.iter().filter(|table| !table.is_candidate).map(|table| table.anchor).collect();
@@ -95,7 +97,7 @@ fn check_shapes(
     }
     let known = known_words(&all, &outcome);
     if shapes.iter().any(|(_, shape)| !shape.from_anywhere.is_empty()) {
-        let held = named_places(tables.pair, formed);
+        let held = held_functions(tables.pair, formed);
         let stale = tables.check_loaded_bases(&shapes, &held, &known);
         outcome.differences.extend(stale);
     }
@@ -103,7 +105,7 @@ fn check_shapes(
 }
 
 /// Addresses that code forms or a pointer holds, sorted.
-fn named_places(pair: ImagePair<'_>, formed: &[Address]) -> Vec<Address> {
+fn held_functions(pair: ImagePair<'_>, formed: &[Address]) -> Vec<Address> {
     let stored = pair.absolute.all().iter().map(|field| field.value);
     let mut held: Vec<Address> =
         formed.iter().copied().chain(stored).chain(loaded_pointers(pair.old)).collect();
@@ -134,7 +136,7 @@ pub(super) struct Tables<'a> {
     pub(super) entries: &'a [Entry],
     /// Addresses of data that code refers to, sorted.
     pub(super) references: &'a [Address],
-    /// These, and what pointers hold, sorted.
+    /// These, and what pointers and symbols name, sorted.
     pub(super) named: Vec<Address>,
     /// Places that the loader writes to, which hold no distances, sorted.
     pub(super) written: Vec<Address>,
@@ -164,13 +166,28 @@ impl Tables<'_> {
         pads
     }
 
+    /// The start of the next table that is certain to be one.
+    fn next_start(&self, table: &Table) -> Address {
+        let after = self.starts.partition_point(|&start| start <= table.start);
+        self.starts.get(after).copied().unwrap_or(LAST)
+    }
+
+    /// The end of a table, unless it is in another one: then the compiler knew more than the comparison says. Of a value with a few
+    /// cases and marks above these, Rust code compares only the marks.
+    fn possible_end(&self, table: &Table) -> End {
+        let end = |count: u64| table.start.plus(count.min(MAX_WORDS) * u64::from(table.width));
+        match table.end {
+            End::Proven(count) if end(count) > self.next_start(table) => End::Unknown(count),
+            end => end,
+        }
+    }
+
     /// Checks one table.
     fn check(&self, table: &Table, shape: Option<&Shape>) -> TableOutcome {
         let Some(owner) = self.pair.moves.as_slice().get(table.owner as usize) else {
             return TableOutcome::default();
         };
-        let after = self.starts.partition_point(|&start| start <= table.start);
-        let next = self.starts.get(after).copied().unwrap_or(LAST);
+        let next = self.next_start(table);
         let width = u64::from(table.width);
         let listed = self.evidence.is_listed(table.start);
         let (most, limit) = match table.end {
@@ -200,9 +217,8 @@ impl Tables<'_> {
         }
         let is_plain = |count: u64| {
             let end = table.start.plus(count * width);
-            let inside = self.references.partition_point(|&reference| reference <= table.start);
-            read.len() as u64 == count
-                && self.references.get(inside).is_none_or(|&reference| reference >= end)
+            let inside = self.named.partition_point(|&name| name <= table.start);
+            read.len() as u64 == count && self.named.get(inside).is_none_or(|&name| name >= end)
         };
         let is_certain = match table.end {
             End::Proven(_) => true,

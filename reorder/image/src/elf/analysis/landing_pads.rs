@@ -11,6 +11,16 @@ use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 
+/// The landing pads of all tables that can be read, sorted.
+pub(super) fn readable_landing_pads(file: &ElfFile<'_>, functions: &ElfFunctions<'_>) -> Vec<Address> {
+    let mut budget = TableBudget::new(file.bytes.len());
+    let pads = functions.frame_entries.iter().filter_map(|entry| {
+        let table = exception_table(file, entry.exception_table?).ok()?;
+        Some(table.landing_pads(entry.start, &mut budget).ok()?.addresses)
+    });
+    sorted(pads.flatten().collect())
+}
+
 /// All landing pads, sorted. One in another block than its function keeps both where they are.
 ///
 /// # Errors
