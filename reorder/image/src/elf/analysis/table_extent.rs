@@ -8,10 +8,11 @@
 //! * necessity: if a word leads to an instruction that neither other code nor another table reaches, it is an entry, since
 //!   compilers emit no dead code; and so are all words before it.
 //!
-//! Words after the last necessary one that repeat earlier words, or lead where another table leads, are entries only if another
-//! table or the section's end follows them. An array can hold the distance to a case by chance.
+//! Words after the last necessary one that repeat earlier words, or lead where another table leads, count only if another table or
+//! the section's end follows them. An array can hold the distance to a case by chance.
 //!
-//! No table reaches past a place in it that something refers to: an array may begin there.
+//! Something that refers to a place in a table may refer to an array that begins there. So no word from there on is an entry
+//! unless a bound ends the table after it, and a necessary word follows the place.
 //!
 //! If words remain that can be entries but are not proven to be, the end is unknown: the owner is pinned, and so is all code
 //! to which these words can lead.
@@ -142,8 +143,13 @@ pub(crate) fn extent(
         let used = entries.iter().rposition(|(_, target)| *target != Target::Nowhere);
         entries.truncate(used.map_or(0, |last| last + 1));
     }
-    let certain =
-        if is_complete { entries.len() } else { certain_entries(context, owner, base, &entries, all) };
+    let unnamed = words_before_name(context, base);
+    let is_unnamed = |entries: &[(u32, Target)]| entries.len() <= unnamed;
+    let necessary = || necessary_entries(context, owner, base, &entries, all);
+    let certain = match is_complete && (is_unnamed(&entries) || necessary() > unnamed) {
+        true => entries.len(),
+        false => certain_entries(context, owner, base, &entries[..entries.len().min(unnamed)], all),
+    };
     if certain == entries.len() && certain > 0 {
         return Extent::Proven(certain as u32);
     }
@@ -199,6 +205,46 @@ fn others(entries: &[(u32, Target)]) -> Vec<BlockIndex> {
     blocks.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
+/// How many words of the table come before the first place after its start that something names. Data may begin there.
+fn words_before_name(context: &TableContext<'_, '_>, base: Address) -> usize {
+    let after = context.named_data.partition_point(|name| *name <= base);
+    let name = context.named_data.get(after).map_or(u64::MAX, |name| name.distance_from(base));
+    usize::try_from(name / 4).unwrap_or(usize::MAX)
+}
+
+/// Whether only a table can lead to the target.
+fn needs_table(context: &TableContext<'_, '_>, owner: &Owner<'_>, target: Target) -> bool {
+    match target {
+        Target::Own(address) => owner.orphans.binary_search(&address).is_ok(),
+        Target::Other(block, address) => {
+            is_part(context, owner.index, block)
+                && !context.uses.is_referenced(block)
+                && context.partition.block(block).start == address
+        }
+        Target::Fixed | Target::Nowhere => false,
+    }
+}
+
+/// Number of words up to the last one that leads where nothing else does.
+fn necessary_entries(
+    context: &TableContext<'_, '_>,
+    owner: &Owner<'_>,
+    base: Address,
+    entries: &[(u32, Target)],
+    all: &AllTables,
+) -> usize {
+    let is_shared =
+        |target: Target| target.address().is_some_and(|address| all.others_lead_to(address, base));
+    let mut seen = BTreeSet::new();
+    let mut last = 0;
+    for (index, &(word, target)) in entries.iter().enumerate() {
+        if seen.insert(word) && needs_table(context, owner, target) && !is_shared(target) {
+            last = index + 1;
+        }
+    }
+    last
+}
+
 /// Number of entries that are proven without a bound.
 fn certain_entries(
     context: &TableContext<'_, '_>,
@@ -207,37 +253,18 @@ fn certain_entries(
     entries: &[(u32, Target)],
     all: &AllTables,
 ) -> usize {
-    let inside = context.named_data.partition_point(|name| *name <= base);
-    let unnamed = context.named_data.get(inside).map_or(u64::MAX, |name| name.distance_from(base) / 4);
-    let entries = &entries[..entries.len().min(unnamed as usize)];
-    let needs_table = |target: &Target| match target {
-        Target::Own(address) => owner.orphans.binary_search(address).is_ok(),
-        Target::Other(block, address) => {
-            is_part(context, owner.index, *block)
-                && !context.uses.is_referenced(*block)
-                && context.partition.block(*block).start == *address
-        }
-        Target::Fixed | Target::Nowhere => false,
-    };
-    let is_shared =
-        |target: &Target| target.address().is_some_and(|address| all.others_lead_to(address, base));
-    let mut seen = BTreeSet::new();
-    let mut certain = 0;
-    for (index, (word, target)) in entries.iter().enumerate() {
-        if seen.insert(*word) && needs_table(target) && !is_shared(target) {
-            certain = index + 1;
-        }
-    }
-    let mut known: BTreeSet<u32> = entries[..certain].iter().map(|(word, _)| *word).collect();
-    let mut likely = certain;
-    for (word, target) in &entries[certain..] {
-        if !known.contains(word) && !(needs_table(target) && is_shared(target)) {
+    let necessary = necessary_entries(context, owner, base, entries, all);
+    let (before, after) = entries.split_at(necessary);
+    let mut known: BTreeSet<u32> = before.iter().map(|(word, _)| *word).collect();
+    let mut likely = necessary;
+    for &(word, target) in after {
+        // What only a table can lead to, and is not necessary, is shared with another table.
+        if known.insert(word) && !needs_table(context, owner, target) {
             break;
         }
-        known.insert(*word);
         likely += 1;
     }
-    if is_last(context, base, likely, all) { likely } else { certain }
+    if is_last(context, base, likely, all) { likely } else { necessary }
 }
 
 /// Whether another table, or the section's end, follows `entries` words of the table, perhaps after bytes that align it.

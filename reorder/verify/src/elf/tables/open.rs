@@ -1,5 +1,7 @@
 //! Tables whose end the code does not show: how far they reach is decided by where their words lead.
 
+use std::collections::BTreeSet;
+
 use super::TableOutcome;
 use super::extent::{End, Table};
 use super::shapes::Shape;
@@ -52,8 +54,10 @@ impl Tables<'_> {
             true => changed,
             false => certain,
         };
-        let excess = taken.get(shown.min(self.words_before_name(table)));
-        if let Some(word) = excess {
+        let unnamed = self.words_before_name(table);
+        // A calculation that bounds the index to these words, and a word after the name that must be an entry, outweigh the name.
+        let is_whole = table.end == End::Calculated(read.len() as u64) && certain > unnamed;
+        if let Some(word) = taken.get(shown.min(unnamed)).filter(|_| !is_whole) {
             outcome.differences.push(word.difference(
                 self.pair,
                 table.start,
@@ -81,7 +85,8 @@ impl Tables<'_> {
     /// table, or the end of the section.
     ///
     /// This is the weakest reason, so it counts only if the words from `certain` on repeat earlier ones, or all changed words lead
-    /// into the function and the analysis knows no end. It is needed where other paths reach all code that the table leads to:
+    /// into the function. An array that holds distances to cases, that something names only by a place outside of it, and that another
+    /// table follows, would count as well. It is needed where other paths reach all code that the table leads to:
     /// switches without a default whose cases other switches of the function share, copies of one table, assembly tables that
     /// enter a run of instructions at many places, and tables of functions in which another jump is not understood.
     fn ends_by_itself(
@@ -96,12 +101,11 @@ impl Tables<'_> {
         let is_after = |word: &TableWord| owner.is_some_and(|owner| owner.old_end() == word.target);
         let is_home = |word: &TableWord| region.position(word.target.0).is_some() || is_after(word);
         let (before, after) = taken.split_at(certain);
-        let is_repeated = |word: &TableWord| before.iter().any(|before| before.target == word.target);
-        let is_likely = after.iter().all(is_repeated)
-            || !matches!(table.end, End::Proven(_)) && taken.iter().all(is_home);
+        let known: BTreeSet<Address> = before.iter().map(|word| word.target).collect();
+        let is_likely = || after.iter().all(|word| known.contains(&word.target)) || taken.iter().all(is_home);
         let right = rest.iter().take_while(|word| word.is_followed(self.pair)).count();
         let place = |count: usize| table.start.plus(count as u64 * u64::from(table.width));
-        is_likely && (taken.len()..=taken.len() + right).any(|words| self.is_last(table, place(words)))
+        is_likely() && (taken.len()..=taken.len() + right).any(|words| self.is_last(table, place(words)))
     }
 
     /// Whether another table, or the end of the section, is at `end`, or comes after zeros that align it.

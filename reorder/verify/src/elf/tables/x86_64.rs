@@ -314,7 +314,7 @@ impl Tables<'_> {
             return outcome;
         }
         let Some(region) = self.region(table.owner) else { return outcome };
-        let is_named = |word: &TableWord| self.references.binary_search(&word.place).is_ok();
+        let is_named = |word: &TableWord| self.named.binary_search(&word.place).is_ok();
         let is_entry = |word: &TableWord| {
             region.position(word.target.0).is_some() && word.is_followed(self.pair) && !is_named(word)
         };
