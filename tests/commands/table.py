@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `reorder` does for the programs that registries of packages ship as binaries.
+"""What `reorder` does for programs that package registries ship or Cargo builds.
 
 For each program of the list: it is fetched, its recorded invocations make one layout of functions and one of blocks, and all
 invocations must print the same, and end with the same status, as those of the original. The table has the pages of text
@@ -91,7 +91,7 @@ class Examined:
         self.original = package / command["file"]
         self.directory = work / "here"
         self.directory.mkdir()
-        # Some programs find their files by their own place or name. Only the link to the program is replaced.
+        # Some programs find their files by their own place or name. Replacing a link leaves the cache alone.
         shutil.copytree(package, work / "package", symlinks=True, copy_function=os.link)
         self.place = work / "package" / command["file"]
         if "setup" in command:
@@ -151,7 +151,7 @@ def examined(reorder, command, cache):
     try:
         original = fetched(command["source"], command["file"], cache / name)
         row["bytes"] = original.stat().st_size
-        # Beside the packages, whose files are linked.
+        # Hard links cannot cross file systems.
         with tempfile.TemporaryDirectory(dir=cache) as temporary:
             program = Examined(reorder, command, cache / name, pathlib.Path(temporary))
             first, second = (list(program.answers()) for _ in range(2))

@@ -120,7 +120,7 @@ fn held_addresses(image: &ElfView<'_>) -> BTreeSet<u64> {
         });
         held.extend(words.filter_map(|word| u64_at(word, 0)));
     }
-    // The end of a function may be the end of the section.
+    // A mark can move an address to the end of its section.
     held.retain(|&address| {
         image.code_at(address, address).is_some()
             || image.section_at(address.wrapping_sub(1)).is_some_and(SectionView::is_code)

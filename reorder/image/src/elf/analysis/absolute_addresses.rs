@@ -110,7 +110,7 @@ pub(crate) fn possible_targets(file: &ElfFile<'_>, code: &CodeSpace<'_>) -> Vec<
     possible_places(file, code).filter(|value| code.arena_of(*value).is_some()).collect()
 }
 
-/// The same, with the ends of sections of code, where a function before may be meant.
+/// The same, and ends of code sections: one can stand for the function before it.
 pub(crate) fn possible_places(file: &ElfFile<'_>, code: &CodeSpace<'_>) -> impl Iterator<Item = Address> {
     let sections = file.sections.iter().filter(|section| holds_constants(section));
     let words = sections.flat_map(|section| words(code, file.section_bytes(section), section.address));

@@ -10,7 +10,7 @@ use reorder_base::address::Address;
 pub struct BlockUses {
     is_called: Vec<bool>,
     is_referenced: Vec<bool>,
-    /// Places that are no entries, to which fields of other blocks or pointers lead, sorted.
+    /// Sorted places, not entries, that pointers or other blocks' fields lead to.
     entered: Vec<Address>,
 }
 

@@ -64,7 +64,7 @@ pub(super) fn check_call_offsets(
     keep_distances(code, partition, &offsets, stored.chain(numbers).chain(formed).chain(own))
 }
 
-/// The addresses outside of what may move that the loader stores. The end of a function may be the start of a section that stays.
+/// The addresses that the loader stores, outside of movable code. One can be the end of a function, where a section begins that stays.
 pub(super) fn stored_elsewhere(
     code: &CodeSpace<'_>,
     relocations: &[LoaderRelocation],

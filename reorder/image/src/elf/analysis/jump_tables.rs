@@ -65,7 +65,7 @@ pub struct TableContext<'context, 'data> {
     pub boundaries: &'context Boundaries,
     /// Sorted addresses of data to which code, pointers or other images may refer.
     pub named_data: &'context [Address],
-    /// Sorted places where functions go on after exceptions.
+    /// Landing pads, sorted.
     pub landing_pads: &'context [Address],
     /// How blocks are reached.
     pub uses: &'context BlockUses,

@@ -8,11 +8,11 @@
 //! * necessity: if a word leads to an instruction that neither other code nor another table reaches, it is an entry, since
 //!   compilers emit no dead code; and so are all words before it.
 //!
-//! Words after the last necessary one that repeat earlier words, or lead where another table leads, count only if another table or
-//! the section's end follows them. An array can hold the distance to a case by chance.
+//! Later words that repeat earlier ones, or lead where only this and other tables lead, count only if another table or the section's
+//! end follows them. An array can hold the distance to a case by chance.
 //!
-//! Something that refers to a place in a table may refer to an array that begins there. So no word from there on is an entry
-//! unless a bound ends the table after it, and a necessary word follows the place.
+//! Something that refers to a place in a table may refer to an array that begins there. So words from there on prove
+//! nothing, unless a bound on the index includes them and one of them is necessary.
 //!
 //! If words remain that can be entries but are not proven to be, the end is unknown: the owner is pinned, and so is all code
 //! to which these words can lead.
@@ -76,16 +76,16 @@ pub(crate) struct Owner<'owner> {
     pub orphans: &'owner [Address],
 }
 
-/// A table as the code that reads it shows it.
+/// What the code that reads a table shows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
     /// The address that distances count from, which is the first word's.
     pub base: Address,
-    /// The number of entries that the code can reach, if it says so.
+    /// The number of entries within the code's bound, if it has one.
     pub bound: Option<u64>,
 }
 
-/// The tables of all dispatches. None of them begins inside another.
+/// The tables of all dispatches. Each ends where the next begins, at the latest.
 pub(crate) struct AllTables {
     /// Their addresses, sorted.
     bases: Vec<Address>,
@@ -119,7 +119,7 @@ impl AllTables {
         room.min(table.bound.unwrap_or(u64::MAX)).min(MAX_ENTRIES as u64) as usize
     }
 
-    /// Whether another table than the one at `base` may lead to `target`.
+    /// Whether a table other than that at `base` may lead to `target`.
     fn others_lead_to(&self, target: Address, base: Address) -> bool {
         let first = self.targets.partition_point(|&(other, _)| other < target);
         self.targets[first..].iter().take_while(|&&(other, _)| other == target).any(|&(_, from)| from != base)
@@ -205,7 +205,7 @@ fn others(entries: &[(u32, Target)]) -> Vec<BlockIndex> {
     blocks.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// How many words of the table come before the first place after its start that something names. Data may begin there.
+/// Number of words before the first named place past the table's start. Data may begin there.
 fn words_before_name(context: &TableContext<'_, '_>, base: Address) -> usize {
     let after = context.named_data.partition_point(|name| *name <= base);
     let name = context.named_data.get(after).map_or(u64::MAX, |name| name.distance_from(base));
@@ -258,7 +258,7 @@ fn certain_entries(
     let mut known: BTreeSet<u32> = before.iter().map(|(word, _)| *word).collect();
     let mut likely = necessary;
     for &(word, target) in after {
-        // What only a table can lead to, and is not necessary, is shared with another table.
+        // Past the necessary words, a new target that needs a table is another table's too.
         if known.insert(word) && !needs_table(context, owner, target) {
             break;
         }
@@ -267,7 +267,7 @@ fn certain_entries(
     if is_last(context, base, likely, all) { likely } else { necessary }
 }
 
-/// Whether another table, or the section's end, follows `entries` words of the table, perhaps after bytes that align it.
+/// Whether only padding separates the first `entries` words from the next table or the section's end.
 fn is_last(context: &TableContext<'_, '_>, base: Address, entries: usize, all: &AllTables) -> bool {
     let Some(bytes) = table_bytes(context, base) else { return false };
     let next = all.bases.partition_point(|other| *other <= base);

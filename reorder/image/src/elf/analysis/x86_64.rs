@@ -214,7 +214,7 @@ fn collect_data_references(
     *data_references = sorted(std::mem::take(data_references));
 }
 
-/// These, and what other images may refer to.
+/// `data_references`, and what symbols name.
 fn named_data(
     data_references: &[Address],
     relocations: &[LoaderRelocation],

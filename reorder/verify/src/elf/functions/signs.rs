@@ -47,7 +47,7 @@ pub(in crate::elf) fn stated_addresses(
     numbers.filter(|number| image.section_at(*number).is_some()).map(Address)
 }
 
-/// Whether what an instruction reads from memory can be counted from afterwards. The linker's stubs jump to it, and keep nothing.
+/// Whether code can still use what the instruction read from memory. The linker's stubs jump to it and keep nothing.
 pub(in crate::elf) fn keeps_operand(instruction: &Instruction) -> bool {
     !matches!(instruction.flow_control(), FlowControl::IndirectBranch | FlowControl::IndirectCall)
 }

@@ -53,14 +53,14 @@ impl Run {
     }
 }
 
-/// The first stale word after each of those `references`, the sorted addresses that code names, that are of data. `known` are the words of
+/// The first stale word after each address of data in `references`, the sorted addresses that code names. `known` are the words of
 /// jump tables that other checks have explained, ascending and disjoint: they count from their own table.
 pub(super) fn stale_distances(
     pair: ImagePair<'_>,
     references: &[Address],
     known: &[Range<Address>],
 ) -> Vec<Difference> {
-    // Where data follows code, small numbers after a function lead to its neighbours.
+    // In data after code, small numbers counted from a function lead to its neighbours.
     let is_data = |base: &&Address| pair.old.section_at(base.0).is_none_or(|section| !section.is_code());
     let references: Vec<Address> = references.iter().filter(is_data).copied().collect();
     let (held, budget) = (OnceLock::new(), AtomicUsize::new(MAX_DECODED_BYTES));

@@ -11,7 +11,7 @@ use crate::elf::dispatch::{Region, Word, targets};
 use crate::report::Difference;
 use reorder_base::address::Address;
 
-/// Bytes of the largest gap that aligns what follows a table.
+/// The largest alignment of what follows a table, in bytes.
 const MAX_ALIGNMENT: u64 = 64;
 
 impl Tables<'_> {
@@ -29,7 +29,7 @@ impl Tables<'_> {
             let stale = word.stale(self.pair, table.start);
             return TableOutcome { words: all, differences: vec![stale], ..TableOutcome::default() };
         }
-        // From the start of another table on, what changed is that one's.
+        // Words from another table's start on belong to that table.
         let starts = |word: &TableWord| {
             let is_possible = self.possible.binary_search_by_key(&word.place, |&(start, _)| start).is_ok();
             is_possible && self.named.binary_search(&word.place).is_ok()
@@ -74,19 +74,19 @@ impl Tables<'_> {
         outcome
     }
 
-    /// How many words of a table come before the first place after its start that something names. Data may begin there.
+    /// Number of words before the first named place past the table's start. Data may begin there.
     fn words_before_name(&self, table: &Table) -> usize {
         let after = self.named.partition_point(|&name| name <= table.start);
         let name = self.named.get(after).map_or(u64::MAX, |name| name.distance_from(table.start));
         usize::try_from(name / u64::from(table.width)).unwrap_or(usize::MAX)
     }
 
-    /// Whether no data can follow the changed words, `taken`: perhaps after words that are right as they are, `rest`, comes another
-    /// table, or the end of the section.
+    /// Whether another table, or the end of the section, follows the changed words, `taken`, or words of `rest` that are right as they
+    /// are.
     ///
     /// This is the weakest reason, so it counts only if the words from `certain` on repeat earlier ones, or all changed words lead
-    /// into the function. An array that holds distances to cases, that something names only by a place outside of it, and that another
-    /// table follows, would count as well. It is needed where other paths reach all code that the table leads to:
+    /// into the function. An array of distances to cases counts as well, if no place in it is named and another table or the section's end
+    /// follows it. The reason is needed where other paths reach all code that the table leads to:
     /// switches without a default whose cases other switches of the function share, copies of one table, assembly tables that
     /// enter a run of instructions at many places, and tables of functions in which another jump is not understood.
     fn ends_by_itself(

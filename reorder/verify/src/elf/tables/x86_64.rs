@@ -1,7 +1,7 @@
 //! Tables of x86-64 code, checked by what value analysis proves for each computed jump and call.
 //!
-//! Where the end is proven, exactly those words had to follow. Where it is not, each changed word must be *necessary*: the
-//! last one leads to code that nothing else reaches. And each word that stays must be
+//! Where the end is proven, exactly those words had to follow. Where it is not, the last changed word must be *necessary*, leading
+//! to code that nothing else reaches, or `open` finds a weaker reason. And each word that stays must be
 //! *possible*: the words after the changed ones do not lead to an instruction of the same function that moved. Such a table
 //! ends at the latest at the start of another table, at the end of the section, and at a word that leads to no instruction.
 
@@ -136,7 +136,7 @@ pub(super) struct Tables<'a> {
     pub(super) entries: &'a [Entry],
     /// Addresses of data that code refers to, sorted.
     pub(super) references: &'a [Address],
-    /// These, and what pointers and symbols name, sorted.
+    /// `references`, and what pointers and symbols name, sorted.
     pub(super) named: Vec<Address>,
     /// Places that the loader writes to, which hold no distances, sorted.
     pub(super) written: Vec<Address>,
@@ -172,8 +172,8 @@ impl Tables<'_> {
         self.starts.get(after).copied().unwrap_or(LAST)
     }
 
-    /// The end of a table, unless it is in another one: then the compiler knew more than the comparison says. Of a value with a few
-    /// cases and marks above these, Rust code compares only the marks.
+    /// The end of a table. One inside another table is only a limit: the compiler knew more than the comparison says. Rust may compare
+    /// only the marks above a value's few cases.
     fn possible_end(&self, table: &Table) -> End {
         let end = |count: u64| table.start.plus(count.min(MAX_WORDS) * u64::from(table.width));
         match table.end {
