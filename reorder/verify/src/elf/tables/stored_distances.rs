@@ -224,6 +224,11 @@ impl Search<'_> {
         let width = u64::from(table.width);
         let place = table.start.plus(number * width);
         let end = place.plus(width);
+        // No array continues in the next section, such as the search table of unwind entries.
+        let section = self.pair.old.section_at(table.start.0)?;
+        if end.0 > section.end() {
+            return None;
+        }
         let after = self.known.partition_point(|range| range.end <= place);
         let is_known = self.known.get(after).is_some_and(|range| range.start < end);
         // The loader writes addresses of eight bytes.
