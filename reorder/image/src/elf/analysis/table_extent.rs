@@ -114,9 +114,13 @@ impl AllTables {
 
     /// The largest number of entries of a table.
     fn limit(&self, table: Shown) -> usize {
-        let next = self.bases.partition_point(|other| *other <= table.base);
-        let room = self.bases.get(next).map_or(u64::MAX, |next| next.distance_from(table.base) / 4);
-        room.min(table.bound.unwrap_or(u64::MAX)).min(MAX_ENTRIES as u64) as usize
+        (self.room(table.base) / 4).min(table.bound.unwrap_or(u64::MAX)).min(MAX_ENTRIES as u64) as usize
+    }
+
+    /// Bytes from `base` to the next table; all ones if none follows.
+    fn room(&self, base: Address) -> u64 {
+        let next = self.bases.partition_point(|other| *other <= base);
+        self.bases.get(next).map_or(u64::MAX, |next| next.distance_from(base))
     }
 
     /// Whether a table other than that at `base` may lead to `target`.
@@ -144,11 +148,14 @@ pub(crate) fn extent(
         entries.truncate(used.map_or(0, |last| last + 1));
     }
     let unnamed = words_before_name(context, base);
-    let is_unnamed = |entries: &[(u32, Target)]| entries.len() <= unnamed;
-    let necessary = || necessary_entries(context, owner, base, &entries, all);
-    let certain = match is_complete && (is_unnamed(&entries) || necessary() > unnamed) {
-        true => entries.len(),
-        false => certain_entries(context, owner, base, &entries[..entries.len().min(unnamed)], all),
+    let is_shared =
+        |target: Target| target.address().is_some_and(|address| all.others_lead_to(address, base));
+    let necessary = |entries: &[(u32, Target)]| necessary_entries(context, owner, entries, &is_shared);
+    let certain = if is_complete && (entries.len() <= unnamed || necessary(&entries) > unnamed) {
+        entries.len()
+    } else {
+        let entries = &entries[..entries.len().min(unnamed)];
+        certain_entries(context, owner, base, (entries, necessary(entries)), all)
     };
     if certain == entries.len() && certain > 0 {
         return Extent::Proven(certain as u32);
@@ -225,16 +232,13 @@ fn needs_table(context: &TableContext<'_, '_>, owner: &Owner<'_>, target: Target
     }
 }
 
-/// Number of words up to the last one that leads where nothing else does.
+/// Number of words up to the last one that leads where nothing else does; `is_shared` says where another table leads.
 fn necessary_entries(
     context: &TableContext<'_, '_>,
     owner: &Owner<'_>,
-    base: Address,
     entries: &[(u32, Target)],
-    all: &AllTables,
+    is_shared: &impl Fn(Target) -> bool,
 ) -> usize {
-    let is_shared =
-        |target: Target| target.address().is_some_and(|address| all.others_lead_to(address, base));
     let mut seen = BTreeSet::new();
     let mut last = 0;
     for (index, &(word, target)) in entries.iter().enumerate() {
@@ -245,15 +249,14 @@ fn necessary_entries(
     last
 }
 
-/// Number of entries that are proven without a bound.
+/// Number of entries that are proven without a bound; the first `necessary` ones are.
 fn certain_entries(
     context: &TableContext<'_, '_>,
     owner: &Owner<'_>,
     base: Address,
-    entries: &[(u32, Target)],
+    (entries, necessary): (&[(u32, Target)], usize),
     all: &AllTables,
 ) -> usize {
-    let necessary = necessary_entries(context, owner, base, entries, all);
     let (before, after) = entries.split_at(necessary);
     let mut known: BTreeSet<u32> = before.iter().map(|(word, _)| *word).collect();
     let mut likely = necessary;
@@ -270,9 +273,7 @@ fn certain_entries(
 /// Whether only padding separates the first `entries` words from the next table or the section's end.
 fn is_last(context: &TableContext<'_, '_>, base: Address, entries: usize, all: &AllTables) -> bool {
     let Some(bytes) = table_bytes(context, base) else { return false };
-    let next = all.bases.partition_point(|other| *other <= base);
-    let end =
-        all.bases.get(next).map_or(bytes.len(), |next| bytes.len().min(next.distance_from(base) as usize));
+    let end = usize::try_from(all.room(base)).map_or(bytes.len(), |room| bytes.len().min(room));
     let padding = bytes.get(4 * entries..end);
     padding.is_some_and(|padding| padding.len() <= MAX_PADDING && padding.iter().all(|&byte| byte == 0))
 }

@@ -3,33 +3,35 @@
 use goblin::elf::header::ET_EXEC;
 use goblin::elf::section_header::SHT_DYNSYM;
 use goblin::elf::sym::STT_TLS;
+use rayon::prelude::*;
 
-use crate::bytes::u64_at;
 use crate::elf::absolute::section_constants;
 use crate::elf::pair::ImagePair;
 use crate::elf::pointers::loaded_pointers;
+use crate::elf::symbol_walk::symbols;
 use crate::processor::Processor;
 use reorder_base::address::Address;
 
-/// Bytes of an entry of `.dynsym`.
-const SYMBOL_SIZE: usize = 24;
+/// Addresses that code forms or a pointer holds, sorted.
+pub(super) fn held_addresses(pair: ImagePair<'_>, formed: &[Address]) -> Vec<Address> {
+    let stored = pair.absolute.all().iter().map(|field| field.value);
+    sorted(formed.iter().copied().chain(stored).chain(loaded_pointers(pair.old)).collect())
+}
 
 /// All that code, pointers and exported symbols name, sorted; `references` are the addresses that code forms.
 pub(super) fn named_places(pair: ImagePair<'_>, references: &[Address]) -> Vec<Address> {
-    let stored = pair.absolute.all().iter().map(|field| field.value);
-    let mut named: Vec<Address> = references.iter().copied().chain(stored).collect();
-    named.extend(loaded_pointers(pair.old));
+    let exported = symbols(pair.old, SHT_DYNSYM);
+    let exported = exported.filter(|symbol| symbol.is_defined() && symbol.kind != STT_TLS);
+    let mut named = held_addresses(pair, references);
     named.extend(stated_addresses(pair));
-    let symbols = pair.old.sections.iter().filter(|section| section.kind == SHT_DYNSYM);
-    let exported = symbols.flat_map(|section| section.bytes.chunks_exact(SYMBOL_SIZE)).filter_map(|symbol| {
-        let [_, _, _, _, information, _, low, high, ..] = *symbol else { return None };
-        let is_address = information & 15 != STT_TLS && (low, high) != (0, 0);
-        is_address.then(|| u64_at(symbol, 8).map(Address)).flatten()
-    });
-    named.extend(exported);
-    named.sort_unstable();
-    named.dedup();
-    named
+    named.extend(exported.map(|symbol| Address(symbol.value)));
+    sorted(named)
+}
+
+fn sorted(mut addresses: Vec<Address>) -> Vec<Address> {
+    addresses.par_sort_unstable();
+    addresses.dedup();
+    addresses
 }
 
 /// Addresses of data that x86-64 code at a fixed address holds as constants, as `movslq table(,%rax,4)` does.

@@ -12,14 +12,14 @@ use rayon::prelude::*;
 
 use super::evidence::Evidence;
 use super::extent::{End, Table};
-use super::names::named_places;
+use super::names::{held_addresses, named_places};
 use super::shapes::{Shape, merged};
 use super::words::{TableWord, may_be_entered};
 use super::{TableOutcome, disjoint};
 use crate::elf::dispatch::{Endings, Entry, Follow, KeptRegisters, Region, Thunks};
 use crate::elf::functions::CodeOutcome;
 use crate::elf::pair::ImagePair;
-use crate::elf::pointers::{loaded_pointers, written_places};
+use crate::elf::pointers::written_places;
 use crate::exception_table::CallSite;
 use reorder_base::address::Address;
 
@@ -97,21 +97,11 @@ fn check_shapes(
     }
     let known = known_words(&all, &outcome);
     if shapes.iter().any(|(_, shape)| !shape.from_anywhere.is_empty()) {
-        let held = held_functions(tables.pair, formed);
+        let held = held_addresses(tables.pair, formed);
         let stale = tables.check_loaded_bases(&shapes, &held, &known);
         outcome.differences.extend(stale);
     }
     (outcome, known)
-}
-
-/// Addresses that code forms or a pointer holds, sorted.
-fn held_functions(pair: ImagePair<'_>, formed: &[Address]) -> Vec<Address> {
-    let stored = pair.absolute.all().iter().map(|field| field.value);
-    let mut held: Vec<Address> =
-        formed.iter().copied().chain(stored).chain(loaded_pointers(pair.old)).collect();
-    held.par_sort_unstable();
-    held.dedup();
-    held
 }
 
 /// Words that followed their targets, and those of tables whose ends are proven; ascending and disjoint.
