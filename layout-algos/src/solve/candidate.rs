@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-/// A function or a unit of functions in a split.
+/// A function in a split.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate {
     /// What moving it to the other half is worth.

@@ -151,9 +151,9 @@ impl Serialize for Compressor {
 pub struct Trade {
     /// How the functions that no trace ran are ordered.
     pub tail_order: &'static str,
-    /// Bytes of the units that are ordered by content, where they are.
+    /// Compressed bytes that a function must save to leave the order by pages, where content counts.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unit_bytes: Option<u64>,
+    pub min_saved_bytes: Option<u32>,
     /// Estimated growth of the cost of new startups, in thousandths.
     pub more_permille: u64,
     /// Estimated change of the compressed file in bytes; negative is smaller.
@@ -162,14 +162,14 @@ pub struct Trade {
 
 impl From<layout_algos::solve::TradeOff> for Trade {
     fn from(trade: layout_algos::solve::TradeOff) -> Self {
-        let (tail_order, unit_bytes) = match trade.tail_order {
+        let (tail_order, min_saved_bytes) = match trade.tail_order {
             TailOrder::Pages => ("pages", None),
-            TailOrder::Units(bytes) => ("content", Some(bytes)),
+            TailOrder::Content(bytes) => ("content", Some(bytes)),
             TailOrder::Link => ("link", None),
         };
         Self {
             tail_order,
-            unit_bytes,
+            min_saved_bytes,
             more_permille: trade.growth_permille,
             compressed_bytes: trade.compressed_bytes,
         }

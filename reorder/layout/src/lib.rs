@@ -251,7 +251,6 @@ fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> Ordered {
         budget_permille: compression.budget.permille,
         reach: compression.compressor.reach(),
         unseen,
-        seed: request.seed,
     };
     let tells_others =
         request.effort == Effort::Thorough || problem.function_count() <= MAX_FUNCTIONS_WITH_CURVE;

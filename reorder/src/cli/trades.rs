@@ -62,9 +62,10 @@ fn sentence(trade: &Trade) -> String {
 }
 
 fn tail_order(trade: &Trade) -> String {
-    match (trade.tail_order, trade.unit_bytes) {
-        ("content", Some(1)) => "by content, function by function".to_owned(),
-        ("content", Some(bytes)) => format!("by content in units of {} bytes", grouped(bytes)),
+    match (trade.tail_order, trade.min_saved_bytes) {
+        ("content", Some(bytes)) => {
+            format!("by content, where a function saves at least {} bytes", grouped(bytes.into()))
+        }
         ("link", _) => "as the linker placed them".to_owned(),
         _ => "by pages".to_owned(),
     }
@@ -86,13 +87,13 @@ mod tests {
 
     #[test]
     fn each_budget_is_a_line() {
-        let trade = |tail_order, unit_bytes, more_permille, compressed_bytes| Trade {
+        let trade = |tail_order, min_saved_bytes, more_permille, compressed_bytes| Trade {
             tail_order,
-            unit_bytes,
+            min_saved_bytes,
             more_permille,
             compressed_bytes,
         };
-        let chosen = trade("content", Some(2896), 18, -12_345);
+        let chosen = trade("content", Some(1024), 18, -12_345);
         let point = |permille, trade| CurvePoint { budget: Budget { permille }, trade };
         let curve = vec![point(5, trade("pages", None, 0, 0)), point(20, chosen)];
         let traded = Traded { trades: Some(Trades { chosen, curve }), previous: None };
@@ -103,9 +104,9 @@ mod tests {
             [
                 "0.5%       0.0 %                +0  by pages".to_owned(),
                 format!(
-                    "2%       1.8 %           -{}  by content in units of {} bytes",
+                    "2%       1.8 %           -{}  by content, where a function saves at least {} bytes",
                     grouped(12_345),
-                    grouped(2896)
+                    grouped(1024)
                 ),
             ]
         );

@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let page_only = Auto::default().choose(&problem, &Control::default());
     let improving = Instant::now();
     let unseen = page_only.unseen;
-    let aware = CompressionAware { budget_permille: BUDGET_PERMILLE, reach: REACH, unseen, seed: 0 };
+    let aware = CompressionAware { budget_permille: BUDGET_PERMILLE, reach: REACH, unseen };
     let compression_aware = aware.choose(&problem, &page_only.order, &[], &Control::default()).order;
     eprintln!("page-only in {:?}, compression-aware in {:?}", improving - started, improving.elapsed());
 

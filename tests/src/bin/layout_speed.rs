@@ -73,7 +73,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
 fn order_for_compression(problem: &LayoutProblem) {
     let control = Control::default();
     let AutoOrder { order, unseen, .. } = Auto::default().choose(problem, &control);
-    let aware = CompressionAware { budget_permille: BUDGET_PERMILLE, reach: REACH, unseen, seed: 0 };
+    let aware = CompressionAware { budget_permille: BUDGET_PERMILLE, reach: REACH, unseen };
     drop(aware.choose(problem, &order, &BUDGETS, &control));
 }
 

@@ -1,91 +1,112 @@
-//! An order of units by content alone.
+//! Which functions have content in common, and how much.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
 
 use rayon::prelude::*;
 
-use super::partition::{Part, Partition};
-use super::units::Unit;
-use crate::control::Control;
-use crate::problem::Rows;
+use crate::ids::FunctionId;
+use crate::problem::{LayoutProblem, Rows};
 
-/// The numbers of `units` in an order in which those with common hashes are close. Units without any keep their place among
-/// their neighbours as far as these do.
-pub(super) fn by_content(
-    fingerprints: &Rows<u32>,
-    units: &[Unit],
-    seed: u64,
-    control: &Control<'_>,
-) -> Vec<usize> {
-    let contents: Vec<Vec<u32>> = units.par_iter().map(|unit| content(fingerprints, unit)).collect();
-    let (first, copies) = without_copies(&contents);
-    let part = whole(&contents, &first);
-    let order = Partition::new(seed, first.len(), control).run(part);
-    let with_copies = |rank: u32| {
-        let rank = rank as usize;
-        std::iter::once(first[rank]).chain(copies[rank].iter().copied())
-    };
-    order.into_iter().flat_map(with_copies).collect()
+/// Hashes that more functions have say little about which ones belong together, and would take most of the time.
+const MAX_HOLDERS: usize = 64;
+
+/// How many functions are kept as similar to one.
+const MAX_SIMILAR: usize = 64;
+
+/// Added to the number of a function's hashes: of two functions that are known whole, the larger one has the larger share.
+const SHARE_OFFSET: u64 = 8;
+
+/// The common content of the functions of a problem.
+pub(super) struct CommonContent {
+    /// By function: how many hashes it has, common or not.
+    hashes: Vec<u32>,
+    /// By function: those of which it holds the largest shares, the largest first.
+    pub(super) similar: Rows<Similar>,
 }
 
-/// The hashes of all functions of `unit`, ascending.
-fn content(fingerprints: &Rows<u32>, unit: &Unit) -> Vec<u32> {
-    let rows = unit.functions.iter().map(|function| fingerprints.row(function.index()));
-    let mut hashes: Vec<u32> = rows.flatten().copied().collect();
-    if unit.functions.len() > 1 {
-        hashes.sort_unstable();
-        hashes.dedup();
-    }
-    hashes
+/// A function that has content in common with another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Similar {
+    pub(super) function: FunctionId,
+    /// How many of its hashes the other one has.
+    pub(super) shared: u32,
 }
 
-/// The first unit of each content, and by it all others with the same: what is equal needs no halving to be adjacent.
-fn without_copies(contents: &[Vec<u32>]) -> (Vec<usize>, Vec<Vec<usize>>) {
-    let mut first_with: HashMap<&[u32], usize> = HashMap::new();
-    let mut first = Vec::new();
-    let mut copies: Vec<Vec<usize>> = Vec::new();
-    for (unit, content) in contents.iter().enumerate() {
-        let next = first.len();
-        let number = if content.is_empty() { next } else { *first_with.entry(content).or_insert(next) };
-        if number == next {
-            first.push(unit);
-            copies.push(Vec::new());
-        } else {
-            copies[number].push(unit);
+impl CommonContent {
+    /// `None` if the problem has no fingerprints.
+    ///
+    /// Time is O(hashes · [`MAX_HOLDERS`]).
+    pub(super) fn new(problem: &LayoutProblem) -> Option<Self> {
+        let fingerprints = problem.fingerprints()?;
+        let functions = problem.function_count();
+        let mut pairs: Vec<(u32, u32)> = (0..functions)
+            .into_par_iter()
+            .flat_map_iter(|function| {
+                fingerprints.row(function).iter().map(move |&hash| (hash, function as u32))
+            })
+            .collect();
+        pairs.par_sort_unstable();
+        let mut holders = Rows::default();
+        let mut kept: Vec<(u32, u32)> = Vec::new();
+        for same in pairs.chunk_by(|one, other| one.0 == other.0) {
+            if (2..=MAX_HOLDERS).contains(&same.len()) {
+                let functions = same.iter().map(|&(_, function)| function);
+                kept.extend(functions.clone().map(|function| (function, holders.len() as u32)));
+                holders.push(functions).ok()?;
+            }
         }
-    }
-    (first, copies)
-}
-
-/// The units `first` with the hashes that more than one of them has, but not more than half of them: neither kind says
-/// which units belong together.
-fn whole(contents: &[Vec<u32>], first: &[usize]) -> Part {
-    let most = (first.len() / 2).max(2);
-    let mut pairs: Vec<(u32, u32)> = first
-        .par_iter()
-        .enumerate()
-        .flat_map_iter(|(rank, &unit)| contents[unit].iter().map(move |&hash| (hash, rank as u32)))
-        .collect();
-    pairs.par_sort_unstable();
-    let mut part = Part { ranks: (0..first.len() as u32).collect(), ..Part::default() };
-    let mut kept: Vec<(u32, u32)> = Vec::new();
-    for same in pairs.chunk_by(|one, other| one.0 == other.0) {
-        if (2..=most).contains(&same.len()) {
-            kept.extend(same.iter().map(|&(_, rank)| (rank, part.piece_count)));
-            part.piece_count += 1;
+        drop(pairs);
+        kept.par_sort_unstable();
+        let mut pieces = Rows::with_capacity(functions, kept.len());
+        let mut rest = kept.as_slice();
+        for function in 0..functions as u32 {
+            let (own, others) = rest.split_at(rest.partition_point(|pair| pair.0 == function));
+            pieces.push(own.iter().map(|&(_, piece)| piece)).ok()?;
+            rest = others;
         }
+        let hashes = (0..functions).map(|function| fingerprints.row(function).len() as u32).collect();
+        let mut content = Self { hashes, similar: Rows::default() };
+        content.similar = content.similar_functions(&pieces, &holders)?;
+        Some(content)
     }
-    drop(pairs);
-    kept.par_sort_unstable();
-    part.ends = vec![0; first.len()];
-    for &(rank, _) in &kept {
-        part.ends[rank as usize] += 1;
+
+    /// `shared` hashes as a share of all that `function` has, in 2⁻²⁰.
+    pub(super) fn share(&self, function: FunctionId, shared: u32) -> u64 {
+        (u64::from(shared) << 20) / (u64::from(self.hashes[function.index()]) + SHARE_OFFSET)
     }
-    let mut end = 0;
-    for count in &mut part.ends {
-        end += *count;
-        *count = end;
+
+    fn similar_functions(&self, pieces: &Rows<u32>, holders: &Rows<u32>) -> Option<Rows<Similar>> {
+        let count = self.hashes.len();
+        let of_function = |(counts, touched): &mut (Vec<u32>, Vec<u32>), function: usize| {
+            for &piece in pieces.row(function) {
+                for &holder in holders.row(piece as usize) {
+                    if counts[holder as usize] == 0 {
+                        touched.push(holder);
+                    }
+                    counts[holder as usize] += 1;
+                }
+            }
+            let mut similar: Vec<Similar> = touched
+                .drain(..)
+                .map(|holder| {
+                    let shared = std::mem::take(&mut counts[holder as usize]);
+                    Similar { function: FunctionId(holder), shared }
+                })
+                .filter(|similar| similar.function.index() != function)
+                .collect();
+            let first =
+                |similar: &Similar| (Reverse(self.share(similar.function, similar.shared)), similar.function);
+            if similar.len() > MAX_SIMILAR {
+                similar.select_nth_unstable_by_key(MAX_SIMILAR, first);
+                similar.truncate(MAX_SIMILAR);
+            }
+            similar.sort_unstable_by_key(first);
+            similar
+        };
+        let scratch = || (vec![0; count], Vec::new());
+        let all: Vec<Vec<Similar>> = (0..count).into_par_iter().map_init(scratch, of_function).collect();
+        let mut similar = Rows::default();
+        all.into_iter().try_for_each(|functions| similar.push(functions)).ok()?;
+        Some(similar)
     }
-    part.pieces = kept.into_iter().map(|(_, piece)| piece).collect();
-    part
 }

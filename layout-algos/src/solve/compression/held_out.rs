@@ -6,8 +6,8 @@
 
 use rayon::prelude::*;
 
+use super::tail::Tail;
 use crate::ids::FunctionId;
-use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
 use crate::score::Cost;
 use crate::solve::unseen::{Fold, UnseenOrder};
@@ -19,10 +19,6 @@ const FOLDS: usize = 4;
 /// the recorded ones had 200 and 260 on two large programs; held-out runs had as few as 50.
 const MIN_SHARE_PERMILLE: u64 = 250;
 
-/// The share of the measured growth, in thousandths, that really comes: units are measured in random order, but similar ones
-/// are often needed together. On two large programs it was 570 to 870.
-const REALIZED_PERMILLE: u64 = 650;
-
 /// The recorded runs in parts, each taken for new runs where only the others are known.
 pub(super) struct HeldOut {
     trials: Vec<Trial>,
@@ -30,10 +26,8 @@ pub(super) struct HeldOut {
 
 struct Trial {
     fold: Fold,
-    /// The functions of the known runs.
-    front: Vec<FunctionId>,
-    /// All others in the order by pages.
-    tail: Vec<FunctionId>,
+    /// The functions outside the known runs, in the order by pages.
+    tail: Tail,
     cost: Cost,
     /// The cost of the part of the held-out runs that is known.
     known_cost: Cost,
@@ -45,26 +39,20 @@ impl HeldOut {
             let fold = Fold::new(problem, part, FOLDS)?;
             let is_known = fold.known.traced();
             let order = fold.with_unseen(unseen);
-            let (front, tail): (Vec<_>, Vec<_>) =
-                order.iter().partition(|function: &FunctionId| is_known[function.index()]);
+            let tail = Tail::of(&fold.known, &order);
             let cost = fold.cost_of_others(&order);
             let known_cost = fold.cost_of_others_among(&order, Some(&is_known));
-            Some(Trial { fold, front, tail, cost, known_cost })
+            Some(Trial { fold, tail, cost, known_cost })
         });
         Self { trials: trials.collect() }
     }
 
-    /// Thousandths by which a new run's cost grows if the functions outside all traces are placed as `rearranged` places
-    /// the given ones. 0 where no run can be left out.
-    pub(super) fn growth_permille(
-        &self,
-        rearranged: impl Fn(&LayoutProblem, &[FunctionId]) -> Vec<FunctionId> + Sync,
-    ) -> u64 {
+    /// Thousandths by which a new run's cost grows if the functions outside all traces are `arranged`. 0 where no run can
+    /// be left out.
+    pub(super) fn growth_permille(&self, arranged: impl Fn(&Tail) -> Vec<FunctionId> + Sync) -> u64 {
         let cost_with = |trial: &Trial| {
-            let tail = rearranged(&trial.fold.known, &trial.tail);
-            let functions = trial.front.iter().copied().chain(tail);
-            let count = trial.fold.known.function_count() as u32;
-            trial.fold.cost_of_others(&FunctionOrder::with_rest(functions, count)).0
+            let order = trial.tail.with_front(&arranged(&trial.tail));
+            trial.fold.cost_of_others(&order).0
         };
         let after = self.trials.par_iter().map(cost_with).reduce(|| 0, u64::saturating_add);
         let sum = |cost: fn(&Trial) -> Cost| self.trials.iter().map(|trial| u128::from(cost(trial).0)).sum();
@@ -73,7 +61,6 @@ impl HeldOut {
         let of_tail = before.saturating_sub(known).max(1);
         let share = (of_tail * 1000 / before.max(1)).max(u128::from(MIN_SHARE_PERMILLE));
         let more = u128::from(after).saturating_sub(before);
-        let growth = more * share * u128::from(REALIZED_PERMILLE) / (of_tail * 1000);
-        u64::try_from(growth).unwrap_or(u64::MAX)
+        u64::try_from(more * share / of_tail).unwrap_or(u64::MAX)
     }
 }

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use super::walk::Walk;
 use super::*;
 use crate::problem::{Rows, Trace};
+use crate::random::Random;
 
 const FUNCTIONS: u32 = 60;
 
@@ -40,7 +42,7 @@ fn shuffled(seed: u64) -> FunctionOrder {
 }
 
 fn aware(budget_permille: u32, reach: u64) -> CompressionAware {
-    CompressionAware { budget_permille, reach, unseen: UnseenOrder::Link, seed: 0 }
+    CompressionAware { budget_permille, reach, unseen: UnseenOrder::Link }
 }
 
 fn choose(problem: &LayoutProblem, order: &FunctionOrder, budget_permille: u32) -> CompressedOrder {
@@ -67,6 +69,58 @@ fn novelty_by_definition(problem: &LayoutProblem, functions: &[FunctionId], reac
     novel
 }
 
+/// The order of `tail` after `front`, each step found by comparing all functions with all that are in reach.
+fn walk_by_definition(
+    problem: &LayoutProblem,
+    front: &[FunctionId],
+    tail: &[FunctionId],
+    reach: u64,
+    min_shared: u32,
+) -> Vec<FunctionId> {
+    let rows = problem.fingerprints().unwrap();
+    let shared = |one: FunctionId, other: FunctionId| {
+        let other = rows.row(other.index());
+        rows.row(one.index()).iter().filter(|hash| other.contains(hash)).count() as u64
+    };
+    let share =
+        |function: FunctionId, shared: u64| (shared << 20) / (rows.row(function.index()).len() as u64 + 8);
+    let mut placed: Vec<(FunctionId, u64)> = Vec::new();
+    let mut end = 0;
+    let mut put = |function: FunctionId, placed: &mut Vec<(FunctionId, u64)>| {
+        end += problem.size(function);
+        placed.push((function, end));
+    };
+    front.iter().for_each(|&function| put(function, &mut placed));
+    let mut left = tail.to_vec();
+    let mut order = Vec::new();
+    while let Some(&next) = left.first() {
+        let last = placed.last().map_or(0, |&(_, end)| end);
+        let in_reach: Vec<_> = placed.iter().filter(|&&(_, end)| end + reach >= last).collect();
+        let offer = |function: FunctionId, least: u64| {
+            let offers = in_reach.iter().map(|&&(other, end)| (shared(function, other), end));
+            offers
+                .filter(|&(shared, _)| shared >= least)
+                .map(|(shared, end)| (share(function, shared), end))
+                .max()
+        };
+        let own = offer(next, 0).map_or(0, |(share, _)| share);
+        let mut best: Option<((u64, u64), FunctionId)> = None;
+        for &function in &left {
+            let offered = offer(function, u64::from(min_shared));
+            if let Some(offered) = offered
+                && best.is_none_or(|(before, _)| offered > before)
+            {
+                best = Some((offered, function));
+            }
+        }
+        let chosen = best.filter(|&((share, _), _)| share > own).map_or(next, |(_, function)| function);
+        left.retain(|&function| function != chosen);
+        put(chosen, &mut placed);
+        order.push(chosen);
+    }
+    order
+}
+
 proptest! {
     #[test]
     fn recorded_functions_stay_and_none_is_lost(problem in problems(), seed in any::<u64>(), budget in 0u32..300) {
@@ -85,33 +139,26 @@ proptest! {
 
     #[test]
     fn every_tail_order_is_a_permutation(problem in problems(), seed in any::<u64>(), reach in 1u64..20_000) {
-        let order = shuffled(seed);
-        let aware = aware(0, reach);
-        let tail = aware.tail(&problem, &order);
+        let tail = Tail::of(&problem, &shuffled(seed));
+        let content = CommonContent::new(&problem).unwrap();
         let expected: BTreeSet<FunctionId> = tail.functions.iter().copied().collect();
         for tail_order in tail_orders() {
-            let arranged = aware.arranged(&tail, tail_order, &Control::default());
+            let arranged = tail.arranged(&problem, &content, tail_order, reach, &Control::default());
             prop_assert_eq!(arranged.len(), tail.functions.len());
             prop_assert_eq!(&arranged.into_iter().collect::<BTreeSet<_>>(), &expected);
         }
     }
 
     #[test]
-    fn units_hold_each_function_once_and_in_order(problem in problems(), seed in any::<u64>(), bytes in 1u64..40_000) {
-        let tail: Vec<FunctionId> = shuffled(seed).iter().collect();
-        let units = units(&problem, &tail, bytes);
-        let mut ranks = vec![0; tail.len()];
-        for (rank, function) in tail.iter().enumerate() {
-            ranks[function.index()] = rank;
-        }
-        for unit in &units {
-            prop_assert!(unit.functions.iter().map(|function| ranks[function.index()]).is_sorted());
-            prop_assert_eq!(ranks[unit.functions[0].index()], unit.position as usize);
-            // Without its last function a unit is below its bytes, and no small function is alone unless it is the last.
-            let sizes: Vec<u64> = unit.functions.iter().map(|&function| problem.size(function)).collect();
-            prop_assert!(sizes[..sizes.len() - 1].iter().sum::<u64>() < bytes);
-        }
-        prop_assert_eq!(units.iter().map(|unit| unit.functions.len()).sum::<usize>(), tail.len());
+    fn the_walk_is_what_its_definition_says(
+        problem in problems(), seed in any::<u64>(), reach in 0u64..40_000, min_shared in 1u32..12, front in 0usize..20,
+    ) {
+        let functions: Vec<FunctionId> = shuffled(seed).iter().collect();
+        let (front, tail) = functions.split_at(front);
+        let content = CommonContent::new(&problem).unwrap();
+        let walk = Walk::new(&problem, &content, front, tail, reach, min_shared);
+        let expected = walk_by_definition(&problem, front, tail, reach.min(32 << 10), min_shared);
+        prop_assert_eq!(walk.run(&Control::default()), expected);
     }
 
     #[test]
@@ -152,8 +199,8 @@ fn held_out_runs_forbid_what_they_pay_for() {
     let order = FunctionOrder::link_order(128);
     // Units that fill pages may go anywhere; single functions, which are units below 2 KiB, may not.
     let coarse = choose(&problem, &order, 10).chosen.tail_order;
-    assert!(matches!(coarse, TailOrder::Pages | TailOrder::Link | TailOrder::Units(2049..)), "{coarse:?}");
-    assert_eq!(choose(&problem, &order, 10_000).chosen.tail_order, TailOrder::Units(1));
+    assert!(matches!(coarse, TailOrder::Pages | TailOrder::Link | TailOrder::Content(65..)), "{coarse:?}");
+    assert_eq!(choose(&problem, &order, 10_000).chosen.tail_order, TailOrder::Content(4));
 }
 
 #[test]

@@ -1,0 +1,56 @@
+//! The functions after the recorded ones, in each order that is tried.
+
+use super::content::CommonContent;
+use super::walk::Walk;
+use super::{BYTES_PER_NOVELTY, TailOrder};
+use crate::control::Control;
+use crate::ids::FunctionId;
+use crate::order::FunctionOrder;
+use crate::problem::LayoutProblem;
+
+/// What stays in front, and what may be arranged after it.
+pub(super) struct Tail {
+    front: Vec<FunctionId>,
+    /// In the order by pages.
+    pub(super) functions: Vec<FunctionId>,
+}
+
+impl Tail {
+    /// The functions of `order` up to the last one of the recorded runs of `problem` stay in front.
+    pub(super) fn of(problem: &LayoutProblem, order: &FunctionOrder) -> Self {
+        let is_traced = problem.traced();
+        let mut front: Vec<FunctionId> = order.iter().collect();
+        let last = front.iter().rposition(|function| is_traced[function.index()]);
+        let functions = front.split_off(last.map_or(0, |last| last + 1));
+        Self { front, functions }
+    }
+
+    /// The functions in `tail_order`, for a compressor that looks back `reach` bytes.
+    pub(super) fn arranged(
+        &self,
+        problem: &LayoutProblem,
+        content: &CommonContent,
+        tail_order: TailOrder,
+        reach: u64,
+        control: &Control<'_>,
+    ) -> Vec<FunctionId> {
+        match tail_order {
+            TailOrder::Pages => self.functions.clone(),
+            TailOrder::Link => {
+                let mut functions = self.functions.clone();
+                functions.sort_unstable();
+                functions
+            }
+            TailOrder::Content(min_saved_bytes) => {
+                let min_shared = min_saved_bytes / BYTES_PER_NOVELTY;
+                Walk::new(problem, content, &self.front, &self.functions, reach, min_shared).run(control)
+            }
+        }
+    }
+
+    /// All functions, with those of the tail as `arranged`.
+    pub(super) fn with_front(&self, arranged: &[FunctionId]) -> FunctionOrder {
+        let functions = self.front.iter().chain(arranged).copied();
+        FunctionOrder::with_rest(functions, (self.front.len() + self.functions.len()) as u32)
+    }
+}
