@@ -6,11 +6,11 @@
 //!
 //! That rate is decided by runs that the order is not allowed to know (see [`held_out`]): the lowest one whose cost is within the
 //! budget. Where the linker's order is within it, too, the estimate of compressed size decides, also against no change at all (see
-//! [`novelty`]).
+//! [`estimate`]).
 
 mod content;
+mod estimate;
 mod held_out;
-mod novelty;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -26,8 +26,8 @@ use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
 use content::CommonContent;
+use estimate::estimate;
 use held_out::HeldOut;
-use novelty::novelty;
 use tail::Tail;
 
 /// Rearranges the functions after the recorded ones.
@@ -81,10 +81,6 @@ const UNCHANGED: TradeOff =
 /// What a function that leaves its place must save, in compressed bytes: about half as much again with each step.
 const MIN_SAVED_BYTES: [u32; 14] = [4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024];
 
-/// Compressed bytes for each hash that is not in reach: one in four windows of four bytes has one, and what is new costs
-/// about as many bytes as it has. Measured with gzip on two large programs: 3.1 and 4.2.
-const BYTES_PER_NOVELTY: u32 = 4;
-
 impl CompressionAware {
     /// The order that compresses best among those within the budget, and what each of `budgets`, in thousandths, would give. It
     /// is `order` itself if none within the budget compresses better, or if the problem has no fingerprints. Functions up to the last
@@ -112,13 +108,12 @@ impl CompressionAware {
         let own = self.budget_permille;
         let wanted: BTreeSet<(TailOrder, u64)> =
             budgets.iter().chain([&own]).flat_map(|&budget| affordable(&growths, budget)).collect();
-        let before = novelty(problem, &tail.functions, self.reach);
+        let before = estimate(problem, &tail.functions, self.reach);
         let tried: Vec<(TradeOff, Vec<FunctionId>)> = wanted
             .into_par_iter()
             .map(|(tail_order, growth_permille)| {
                 let functions = arranged(&tail, tail_order);
-                let more = novelty(problem, &functions, self.reach) as i64 - before as i64;
-                let compressed_bytes = more.saturating_mul(i64::from(BYTES_PER_NOVELTY));
+                let compressed_bytes = estimate(problem, &functions, self.reach) as i64 - before as i64;
                 (TradeOff { tail_order, growth_permille, compressed_bytes }, functions)
             })
             .collect();

@@ -1,8 +1,9 @@
 //! The functions after the recorded ones, in each order that is tried.
 
+use super::TailOrder;
 use super::content::CommonContent;
+use super::estimate::BYTES_PER_NOVELTY;
 use super::walk::Walk;
-use super::{BYTES_PER_NOVELTY, TailOrder};
 use crate::control::Control;
 use crate::ids::FunctionId;
 use crate::order::FunctionOrder;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use super::estimate::novelty;
 use super::walk::Walk;
 use super::*;
 use crate::problem::{Rows, Trace};

@@ -103,7 +103,9 @@ impl<'content> Walk<'content> {
     /// The largest share of the function at `place` that is in reach.
     fn own_share(&mut self, place: usize) -> u64 {
         let own = &mut self.own[place];
-        while own.pop_front_if(|(_, until)| *until < self.end).is_some() {}
+        while own.front().is_some_and(|&(_, until)| until < self.end) {
+            own.pop_front();
+        }
         own.front().map_or(0, |&(share, _)| share)
     }
 
@@ -127,7 +129,9 @@ impl<'content> Walk<'content> {
             let Some(place) = self.places[similar.function.index()] else { continue };
             let share = self.content.share(similar.function, similar.shared);
             let own = &mut self.own[place as usize];
-            while own.pop_back_if(|(before, _)| *before <= share).is_some() {}
+            while own.back().is_some_and(|&(before, _)| before <= share) {
+                own.pop_back();
+            }
             own.push_back((share, until));
             if similar.shared >= self.min_shared {
                 self.offers.push(Offer { share, until, place: Reverse(place) });

@@ -26,7 +26,7 @@ pub struct FingerprintOptions {
 
 impl Default for FingerprintOptions {
     fn default() -> Self {
-        Self { window: 4, sampling: 4 }
+        Self { window: 8, sampling: 4 }
     }
 }
 
