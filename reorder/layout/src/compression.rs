@@ -25,7 +25,7 @@ pub struct Budget {
 /// The most that a budget can be: ten times the cost.
 const MAX_PERCENT: f64 = 900.0;
 
-/// The budgets whose effects are told; the last one is content alone.
+/// The budgets whose effects are told; the last one allows any number of pages.
 const TOLD_PERMILLE: [u32; 7] = [5, 10, 20, 50, 100, 200, 9000];
 
 impl Default for Budget {
@@ -151,9 +151,10 @@ impl Serialize for Compressor {
 pub struct Trade {
     /// How the functions that no trace ran are ordered.
     pub tail_order: &'static str,
-    /// Compressed bytes that a function must save to leave the order by pages, where content counts.
+    /// The least compressed bytes that a function which leaves the order by pages has in common with one at its new place; only for
+    /// `content`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_saved_bytes: Option<u32>,
+    pub min_shared_bytes: Option<u32>,
     /// Estimated growth of the cost of new startups, in thousandths.
     pub more_permille: u64,
     /// Estimated change of the compressed file in bytes; negative is smaller.
@@ -162,14 +163,14 @@ pub struct Trade {
 
 impl From<layout_algos::solve::TradeOff> for Trade {
     fn from(trade: layout_algos::solve::TradeOff) -> Self {
-        let (tail_order, min_saved_bytes) = match trade.tail_order {
+        let (tail_order, min_shared_bytes) = match trade.tail_order {
             TailOrder::Pages => ("pages", None),
             TailOrder::Content(bytes) => ("content", Some(bytes)),
             TailOrder::Link => ("link", None),
         };
         Self {
             tail_order,
-            min_saved_bytes,
+            min_shared_bytes,
             more_permille: trade.growth_permille,
             compressed_bytes: trade.compressed_bytes,
         }

@@ -220,8 +220,8 @@ fn arrange(
     Ok(Layout { order, chosen, needed, traded })
 }
 
-/// Above this number of functions, only [`Effort::Thorough`] computes what other budgets give: that takes four times as long
-/// as one budget.
+/// Above this number of functions, only [`Effort::Thorough`] computes what other budgets give: that takes half as
+/// long again.
 const MAX_FUNCTIONS_WITH_CURVE: usize = 30_000;
 
 /// An order, and what was traded for compression.

@@ -62,9 +62,9 @@ fn sentence(trade: &Trade) -> String {
 }
 
 fn tail_order(trade: &Trade) -> String {
-    match (trade.tail_order, trade.min_saved_bytes) {
+    match (trade.tail_order, trade.min_shared_bytes) {
         ("content", Some(bytes)) => {
-            format!("by content, where a function saves at least {} bytes", grouped(bytes.into()))
+            format!("by content, where functions share at least {} bytes", grouped(bytes.into()))
         }
         ("link", _) => "as the linker placed them".to_owned(),
         _ => "by pages".to_owned(),
@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn each_budget_is_a_line() {
-        let trade = |tail_order, min_saved_bytes, more_permille, compressed_bytes| Trade {
+        let trade = |tail_order, min_shared_bytes, more_permille, compressed_bytes| Trade {
             tail_order,
-            min_saved_bytes,
+            min_shared_bytes,
             more_permille,
             compressed_bytes,
         };
@@ -104,7 +104,7 @@ mod tests {
             [
                 "0.5%       0.0 %                +0  by pages".to_owned(),
                 format!(
-                    "2%       1.8 %           -{}  by content, where a function saves at least {} bytes",
+                    "2%       1.8 %           -{}  by content, where functions share at least {} bytes",
                     grouped(12_345),
                     grouped(1024)
                 ),

@@ -7,7 +7,8 @@ use rayon::prelude::*;
 use crate::ids::FunctionId;
 use crate::problem::{LayoutProblem, Rows};
 
-/// Hashes that more functions have say little about which ones belong together, and would take most of the time.
+/// Hashes that more functions have say little about which ones belong together, and would take most of the time. So more copies of one
+/// function than this are not known to be equal: they are small, and near each other in the linker's order.
 const MAX_HOLDERS: usize = 64;
 
 /// How many functions are kept as similar to one.
@@ -35,7 +36,7 @@ pub(super) struct Similar {
 impl CommonContent {
     /// `None` if the problem has no fingerprints.
     ///
-    /// Time is O(hashes · [`MAX_HOLDERS`]).
+    /// Time is O(hashes · (log hashes + [`MAX_HOLDERS`])).
     pub(super) fn new(problem: &LayoutProblem) -> Option<Self> {
         let fingerprints = problem.fingerprints()?;
         let functions = problem.function_count();
@@ -47,23 +48,18 @@ impl CommonContent {
             .collect();
         pairs.par_sort_unstable();
         let mut holders = Rows::default();
-        let mut kept: Vec<(u32, u32)> = Vec::new();
         for same in pairs.chunk_by(|one, other| one.0 == other.0) {
             if (2..=MAX_HOLDERS).contains(&same.len()) {
-                let functions = same.iter().map(|&(_, function)| function);
-                kept.extend(functions.clone().map(|function| (function, holders.len() as u32)));
-                holders.push(functions).ok()?;
+                holders.push(same.iter().map(|&(_, function)| function)).ok()?;
             }
         }
         drop(pairs);
-        kept.par_sort_unstable();
-        let mut pieces = Rows::with_capacity(functions, kept.len());
-        let mut rest = kept.as_slice();
-        for function in 0..functions as u32 {
-            let (own, others) = rest.split_at(rest.partition_point(|pair| pair.0 == function));
-            pieces.push(own.iter().map(|&(_, piece)| piece)).ok()?;
-            rest = others;
-        }
+        let held = || {
+            let numbered = holders.iter().enumerate();
+            numbered
+                .flat_map(|(piece, row)| row.iter().map(move |&function| (function as usize, piece as u32)))
+        };
+        let pieces = Rows::grouped(functions, held).ok()?;
         let hashes = (0..functions).map(|function| fingerprints.row(function).len() as u32).collect();
         let mut content = Self { hashes, similar: Rows::default() };
         content.similar = content.similar_functions(&pieces, &holders)?;
@@ -101,6 +97,8 @@ impl CommonContent {
                 similar.truncate(MAX_SIMILAR);
             }
             similar.sort_unstable_by_key(first);
+            // It had room for every function with a common hash.
+            similar.shrink_to_fit();
             similar
         };
         let scratch = || (vec![0; count], Vec::new());

@@ -20,9 +20,9 @@ pub(super) fn estimate(problem: &LayoutProblem, functions: &[FunctionId], reach:
     novelty(problem, functions, reach) * u64::from(BYTES_PER_NOVELTY) + breaks as u64 * TENTHS_PER_BREAK / 10
 }
 
-/// How many hashes of `functions`, placed one after the other, a compressor has not seen in the `window` bytes before.
+/// How many hashes of `functions`, placed one after the other, a compressor has not seen in the `reach` bytes before.
 /// Each stands for bytes that it has to write out.
-pub(super) fn novelty(problem: &LayoutProblem, functions: &[FunctionId], window: u64) -> u64 {
+pub(super) fn novelty(problem: &LayoutProblem, functions: &[FunctionId], reach: u64) -> u64 {
     let Some(fingerprints) = problem.fingerprints() else { return 0 };
     let mut last_seen: HashMap<u32, u64> = HashMap::new();
     let mut position = 0u64;
@@ -31,7 +31,7 @@ pub(super) fn novelty(problem: &LayoutProblem, functions: &[FunctionId], window:
         let end = position.saturating_add(problem.size(function));
         for &hash in fingerprints.row(function.index()) {
             let is_in_reach =
-                last_seen.insert(hash, end).is_some_and(|seen| seen.saturating_add(window) >= position);
+                last_seen.insert(hash, end).is_some_and(|seen| seen.saturating_add(reach) >= position);
             novel += u64::from(!is_in_reach);
         }
         position = end;

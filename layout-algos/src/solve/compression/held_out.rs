@@ -51,7 +51,7 @@ impl HeldOut {
     /// be left out.
     pub(super) fn growth_permille(&self, arranged: impl Fn(&Tail) -> Vec<FunctionId> + Sync) -> u64 {
         let cost_with = |trial: &Trial| {
-            let order = trial.tail.with_front(&arranged(&trial.tail));
+            let order = trial.tail.whole_order(&arranged(&trial.tail));
             trial.fold.cost_of_others(&order).0
         };
         let after = self.trials.par_iter().map(cost_with).reduce(|| 0, u64::saturating_add);

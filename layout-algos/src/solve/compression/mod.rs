@@ -2,7 +2,7 @@
 //!
 //! Takes a finished order; gives one with the same recorded part. Of the functions after it, those are pulled forward that have much
 //! content in common with what is placed there (see [`walk`]); all others stay in the order by pages. How much a pull must
-//! save is the exchange rate between pages and bytes.
+//! bring is the exchange rate between pages and bytes.
 //!
 //! That rate is decided by runs that the order is not allowed to know (see [`held_out`]): the lowest one whose cost is within the
 //! budget. Where the linker's order is within it, too, the estimate of compressed size decides, also against no change at all (see
@@ -46,7 +46,7 @@ pub struct CompressionAware {
 pub enum TailOrder {
     /// By pages alone, as before.
     Pages,
-    /// By pages, but for functions that save at least this many compressed bytes at another place.
+    /// By pages, but for functions that have at least this many compressed bytes in common with one at another place.
     Content(u32),
     /// As the linker placed them.
     Link,
@@ -78,15 +78,16 @@ pub struct CompressedOrder {
 const UNCHANGED: TradeOff =
     TradeOff { tail_order: TailOrder::Pages, growth_permille: 0, compressed_bytes: 0 };
 
-/// What a function that leaves its place must save, in compressed bytes: about half as much again with each step.
-const MIN_SAVED_BYTES: [u32; 14] = [4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024];
+/// What a function that leaves its place must have in common with one there, in compressed bytes: each step is a factor of 1.3 to 2.
+const MIN_SHARED_BYTES: [u32; 14] = [3, 6, 12, 24, 48, 72, 96, 144, 192, 288, 384, 576, 768, 1152];
 
 impl CompressionAware {
     /// The order that compresses best among those within the budget, and what each of `budgets`, in thousandths, would give. It
     /// is `order` itself if none within the budget compresses better, or if the problem has no fingerprints. Functions up to the last
     /// recorded one of `order` keep their places.
     ///
-    /// Time is O(hashes of all functions · log functions) for each order that is tried, on each part of the recorded runs, too.
+    /// Time is O(hashes · log hashes), and O(functions · log functions) for each order that is tried, on each part of the
+    /// recorded runs, too.
     #[must_use]
     pub fn choose(
         &self,
@@ -128,7 +129,7 @@ impl CompressionAware {
         let trade = |budget: u32| best(budget).map_or(UNCHANGED, |(trade, _)| *trade);
         let curve = budgets.iter().map(|&budget| (budget, trade(budget))).collect();
         let functions = best(own).map_or(&tail.functions, |(_, functions)| functions);
-        CompressedOrder { order: tail.with_front(functions), chosen: trade(own), curve }
+        CompressedOrder { order: tail.whole_order(functions), chosen: trade(own), curve }
     }
 }
 
@@ -145,5 +146,5 @@ fn affordable(growths: &[(TailOrder, u64)], budget: u32) -> impl Iterator<Item =
 
 /// All that change something, those that compress best first.
 fn tail_orders() -> Vec<TailOrder> {
-    MIN_SAVED_BYTES.into_iter().map(TailOrder::Content).chain([TailOrder::Link]).collect()
+    MIN_SHARED_BYTES.into_iter().map(TailOrder::Content).chain([TailOrder::Link]).collect()
 }

@@ -9,21 +9,22 @@ use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
 
-/// What stays in front, and what may be arranged after it.
+/// What stays at the beginning, and what may be arranged after it.
 pub(super) struct Tail {
-    front: Vec<FunctionId>,
+    /// What comes before it, up to the last recorded function.
+    before: Vec<FunctionId>,
     /// In the order by pages.
     pub(super) functions: Vec<FunctionId>,
 }
 
 impl Tail {
-    /// The functions of `order` up to the last one of the recorded runs of `problem` stay in front.
+    /// The functions of `order` up to the last one of the recorded runs of `problem` stay before it.
     pub(super) fn of(problem: &LayoutProblem, order: &FunctionOrder) -> Self {
         let is_traced = problem.traced();
-        let mut front: Vec<FunctionId> = order.iter().collect();
-        let last = front.iter().rposition(|function| is_traced[function.index()]);
-        let functions = front.split_off(last.map_or(0, |last| last + 1));
-        Self { front, functions }
+        let mut before: Vec<FunctionId> = order.iter().collect();
+        let last = before.iter().rposition(|function| is_traced[function.index()]);
+        let functions = before.split_off(last.map_or(0, |last| last + 1));
+        Self { before, functions }
     }
 
     /// The functions in `tail_order`, for a compressor that looks back `reach` bytes.
@@ -42,16 +43,16 @@ impl Tail {
                 functions.sort_unstable();
                 functions
             }
-            TailOrder::Content(min_saved_bytes) => {
-                let min_shared = min_saved_bytes / BYTES_PER_NOVELTY;
-                Walk::new(problem, content, &self.front, &self.functions, reach, min_shared).run(control)
+            TailOrder::Content(min_shared_bytes) => {
+                let min_shared = min_shared_bytes.div_ceil(BYTES_PER_NOVELTY);
+                Walk::new(problem, content, &self.before, &self.functions, reach, min_shared).run(control)
             }
         }
     }
 
     /// All functions, with those of the tail as `arranged`.
-    pub(super) fn with_front(&self, arranged: &[FunctionId]) -> FunctionOrder {
-        let functions = self.front.iter().chain(arranged).copied();
-        FunctionOrder::with_rest(functions, (self.front.len() + self.functions.len()) as u32)
+    pub(super) fn whole_order(&self, arranged: &[FunctionId]) -> FunctionOrder {
+        let functions = self.before.iter().chain(arranged).copied();
+        FunctionOrder::with_rest(functions, (self.before.len() + self.functions.len()) as u32)
     }
 }

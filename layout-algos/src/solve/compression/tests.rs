@@ -2,6 +2,7 @@
 //! similar functions next to each other, no estimate that gets worse.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
 
@@ -198,10 +199,9 @@ fn held_out_runs_forbid_what_they_pay_for() {
     let kinds: Vec<u32> = (0..128).map(|function| function % 16).collect();
     let problem = problem(vec![512; 128], &kinds, &traces);
     let order = FunctionOrder::link_order(128);
-    // Units that fill pages may go anywhere; single functions, which are units below 2 KiB, may not.
-    let coarse = choose(&problem, &order, 10).chosen.tail_order;
-    assert!(matches!(coarse, TailOrder::Pages | TailOrder::Link | TailOrder::Content(65..)), "{coarse:?}");
-    assert_eq!(choose(&problem, &order, 10_000).chosen.tail_order, TailOrder::Content(4));
+    // Any pull costs pages here, and there is no other order by pages.
+    assert_eq!(choose(&problem, &order, 10).chosen.tail_order, TailOrder::Pages);
+    assert_eq!(choose(&problem, &order, 10_000).chosen.tail_order, TailOrder::Content(3));
 }
 
 #[test]
@@ -243,4 +243,50 @@ fn the_number_of_threads_changes_nothing() {
     let single = run(1);
     assert_eq!(single, run(3));
     assert_ne!(single.order, order);
+}
+
+/// A walk over all of `problem` in link order.
+fn walked(problem: &LayoutProblem, control: &Control<'_>) -> Vec<FunctionId> {
+    let functions: Vec<FunctionId> = (0..problem.function_count() as u32).map(FunctionId).collect();
+    let content = CommonContent::new(problem).unwrap();
+    Walk::new(problem, &content, &[], &functions, 32 << 10, 1).run(control)
+}
+
+#[test]
+fn hashes_of_very_many_functions_do_not_count() {
+    let rows = |holders: u32| {
+        let mut rows = Rows::default();
+        for function in 0..200u32 {
+            let common = function % 2 == 0 && function / 2 < holders;
+            rows.push([if common { 1 } else { 1000 + function }]).unwrap();
+        }
+        LayoutProblem::new(vec![64; 200], &[]).unwrap().with_fingerprints(rows).unwrap()
+    };
+    let in_link_order: Vec<FunctionId> = (0..200).map(FunctionId).collect();
+    assert_eq!(walked(&rows(65), &Control::default()), in_link_order);
+    let first: Vec<u32> =
+        walked(&rows(64), &Control::default()).iter().take(64).map(|function| function.0).collect();
+    assert_eq!(first, (0..64).map(|function| 2 * function).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_cancelled_walk_pulls_nothing() {
+    let kinds: Vec<u32> = (0..FUNCTIONS).map(|function| function % 5).collect();
+    let problem = problem(vec![500; FUNCTIONS as usize], &kinds, &[]);
+    let cancelled = AtomicBool::new(true);
+    let in_link_order: Vec<FunctionId> = (0..FUNCTIONS).map(FunctionId).collect();
+    assert_eq!(
+        walked(&problem, &Control { cancelled: Some(&cancelled), ..Control::default() }),
+        in_link_order
+    );
+    assert_ne!(walked(&problem, &Control::default()), in_link_order);
+}
+
+#[test]
+fn the_estimate_counts_functions_without_their_neighbours() {
+    let problem = problem(vec![500; FUNCTIONS as usize], &(0..FUNCTIONS).collect::<Vec<_>>(), &[]);
+    let in_link_order: Vec<FunctionId> = (0..FUNCTIONS).map(FunctionId).collect();
+    let backwards: Vec<FunctionId> = in_link_order.iter().rev().copied().collect();
+    let difference = estimate(&problem, &backwards, 1 << 20) - estimate(&problem, &in_link_order, 1 << 20);
+    assert_eq!(difference, u64::from(FUNCTIONS - 1) * 12 / 10);
 }

@@ -1,7 +1,7 @@
 //! The order by pages, out of which single functions are pulled to where they compress.
 //!
 //! Functions are placed in the order by pages. Before each one, later ones that are similar to one in reach are pulled in, the most
-//! similar first, as long as it is more similar than the next function is. A new run that needs a pulled function pays about
+//! similar first, until none is more similar than the next function in the order by pages. A new run that needs a pulled function pays about
 //! a page for it, whatever its size; so a pull must bring a least number of common hashes, and that number is the exchange rate
 //! between pages and bytes.
 
@@ -20,13 +20,16 @@ const MAX_REACH: u64 = 32 << 10;
 /// Steps of the walk between two looks at whether it is cancelled.
 const STEPS_PER_LOOK: usize = 1024;
 
+/// Fewer offers than this are not looked through for those that are out of date.
+const MIN_OFFERS: usize = 100_000;
+
 /// What a placed function has in common with a later one. The largest share is first, then what is in reach longest, then the first
 /// in the order by pages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Offer {
     /// Of the later one's content.
     share: u64,
-    /// The last end of a function from where it is in reach.
+    /// It is in reach while at most this many bytes are placed.
     until: u64,
     place: Reverse<u32>,
 }
@@ -40,18 +43,22 @@ pub(super) struct Walk<'content> {
     functions: &'content [FunctionId],
     /// By function: its place in that order, as long as it is not placed.
     places: Vec<Option<u32>>,
-    /// By place: the shares that it was offered and how long each is in reach, without those that a later one exceeds.
-    own: Vec<VecDeque<(u64, u64)>>,
+    /// By place: shares that it was offered, falling, and until when each is in reach. A later one removes those that are not larger.
+    offered: Vec<VecDeque<(u64, u64)>>,
+    /// The offers that are large enough for a pull, and some that are out of date.
     offers: BinaryHeap<Offer>,
+    /// Offers above which those that are out of date are removed.
+    max_offers: usize,
+    /// Bytes placed so far.
     end: u64,
 }
 
 impl<'content> Walk<'content> {
-    /// Of `functions`, after those of `front`, where a pull brings at least `min_shared` hashes.
+    /// Of `functions`, after those of `before`, where a pull brings at least `min_shared` hashes.
     pub(super) fn new(
         problem: &'content LayoutProblem,
         content: &'content CommonContent,
-        front: &[FunctionId],
+        before: &[FunctionId],
         functions: &'content [FunctionId],
         reach: u64,
         min_shared: u32,
@@ -67,17 +74,18 @@ impl<'content> Walk<'content> {
             min_shared,
             functions,
             places,
-            own: vec![VecDeque::new(); functions.len()],
+            offered: vec![VecDeque::new(); functions.len()],
             offers: BinaryHeap::new(),
+            max_offers: MIN_OFFERS,
             end: 0,
         };
         // What is out of reach offers nothing.
         let mut near = 0;
-        let first = front.iter().rposition(|&function| {
+        let first = before.iter().rposition(|&function| {
             near += problem.size(function);
             near > MAX_REACH
         });
-        for &function in &front[first.unwrap_or(0)..] {
+        for &function in &before[first.unwrap_or(0)..] {
             walk.place(function);
         }
         walk
@@ -87,11 +95,14 @@ impl<'content> Walk<'content> {
     pub(super) fn run(mut self, control: &Control<'_>) -> Vec<FunctionId> {
         let mut order = Vec::with_capacity(self.functions.len());
         for (place, &next) in self.functions.iter().enumerate() {
-            while self.places[next.index()].is_some() {
-                let is_cancelled = order.len() % STEPS_PER_LOOK == 0 && control.is_cancelled();
-                let best = if is_cancelled { None } else { self.best() };
-                let own = self.own_share(place);
-                let pulled = best.filter(|offer| offer.share > own);
+            while self.is_open(next) {
+                if order.len() % STEPS_PER_LOOK == 0 && control.is_cancelled() {
+                    let rest = self.functions[place..].iter().copied();
+                    order.extend(rest.filter(|&function| self.is_open(function)));
+                    return order;
+                }
+                let share = self.share_in_reach(place);
+                let pulled = self.best().filter(|offer| offer.share > share);
                 let chosen = pulled.map_or(next, |offer| self.functions[offer.place.0 as usize]);
                 self.place(chosen);
                 order.push(chosen);
@@ -100,20 +111,24 @@ impl<'content> Walk<'content> {
         order
     }
 
+    /// Whether a function is still to be placed.
+    fn is_open(&self, function: FunctionId) -> bool {
+        self.places[function.index()].is_some()
+    }
+
     /// The largest share of the function at `place` that is in reach.
-    fn own_share(&mut self, place: usize) -> u64 {
-        let own = &mut self.own[place];
-        while own.front().is_some_and(|&(_, until)| until < self.end) {
-            own.pop_front();
+    fn share_in_reach(&mut self, place: usize) -> u64 {
+        let offered = &mut self.offered[place];
+        while offered.front().is_some_and(|&(_, until)| until < self.end) {
+            offered.pop_front();
         }
-        own.front().map_or(0, |&(share, _)| share)
+        offered.front().map_or(0, |&(share, _)| share)
     }
 
     /// The best offer in reach.
     fn best(&mut self) -> Option<Offer> {
         while let Some(&offer) = self.offers.peek() {
-            let function = self.functions[offer.place.0 as usize];
-            if offer.until >= self.end && self.places[function.index()].is_some() {
+            if self.is_open(self.functions[offer.place.0 as usize]) && offer.until >= self.end {
                 return Some(offer);
             }
             self.offers.pop();
@@ -122,20 +137,29 @@ impl<'content> Walk<'content> {
     }
 
     fn place(&mut self, function: FunctionId) {
-        self.places[function.index()] = None;
+        if let Some(place) = self.places[function.index()].take() {
+            self.offered[place as usize] = VecDeque::new();
+        }
         self.end = self.end.saturating_add(self.problem.size(function));
         let until = self.end.saturating_add(self.reach);
         for similar in self.content.similar.row(function.index()) {
             let Some(place) = self.places[similar.function.index()] else { continue };
             let share = self.content.share(similar.function, similar.shared);
-            let own = &mut self.own[place as usize];
-            while own.back().is_some_and(|&(before, _)| before <= share) {
-                own.pop_back();
+            let offered = &mut self.offered[place as usize];
+            while offered.back().is_some_and(|&(before, _)| before <= share) {
+                offered.pop_back();
             }
-            own.push_back((share, until));
+            offered.push_back((share, until));
             if similar.shared >= self.min_shared {
                 self.offers.push(Offer { share, until, place: Reverse(place) });
             }
+        }
+        if self.offers.len() > self.max_offers {
+            let (places, functions, end) = (&self.places, self.functions, self.end);
+            let is_open = |offer: &Offer| places[functions[offer.place.0 as usize].index()].is_some();
+            self.offers.retain(|offer| offer.until >= end && is_open(offer));
+            // Twice as many: each look is paid for by as many new offers.
+            self.max_offers = (2 * self.offers.len()).max(MIN_OFFERS);
         }
     }
 }

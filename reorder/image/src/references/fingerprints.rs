@@ -162,7 +162,7 @@ mod tests {
     fn a_function_keeps_each_sampled_hash_once_and_in_order() {
         let mut chunk = Chunk::default();
         let bytes: Vec<u8> = (0..4000u32).map(|index| (index * index / 8) as u8).collect();
-        let all = FingerprintOptions { window: 4, sampling: 1 };
+        let all = FingerprintOptions { sampling: 1, ..FingerprintOptions::default() };
         for options in [all, FingerprintOptions::default()] {
             chunk.push(&[&bytes[..], &bytes[..]].concat(), options);
         }
