@@ -49,18 +49,26 @@ pub(super) fn merged(shapes: &[(u32, Shape)]) -> Vec<Table> {
     all
 }
 
-/// Starts of the tables that code certainly jumps through, sorted. A table has one start, even if some jumps skip its first
-/// words.
-fn certain_starts(shapes: &[(u32, Shape)]) -> Vec<Address> {
-    let mut first: BTreeMap<(Address, Address), Address> = BTreeMap::new();
-    for table in shapes.iter().flat_map(|(_, shape)| &shape.tables).filter(|table| !table.is_candidate) {
-        let start = first.entry((table.anchor, table.origin())).or_insert(table.start);
-        *start = table.start.min(*start);
+/// The tables that code certainly jumps through, each with its start. A table has one start, even if some jumps skip its first
+/// words, and even if only later paths show that others do not.
+#[derive(Default)]
+struct CertainStarts(BTreeMap<(Address, Address), Address>);
+
+impl CertainStarts {
+    fn add(&mut self, shapes: &[(u32, Shape)]) {
+        for table in shapes.iter().flat_map(|(_, shape)| &shape.tables).filter(|table| !table.is_candidate) {
+            let start = self.0.entry((table.anchor, table.origin())).or_insert(table.start);
+            *start = table.start.min(*start);
+        }
     }
-    let mut starts: Vec<Address> = first.into_values().collect();
-    starts.sort_unstable();
-    starts.dedup();
-    starts
+
+    /// Their starts, sorted.
+    fn sorted(&self) -> Vec<Address> {
+        let mut starts: Vec<Address> = self.0.values().copied().collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts
+    }
 }
 
 impl Tables<'_> {
@@ -76,16 +84,15 @@ impl Tables<'_> {
             |tables: &Self, owner: u32| tables.shape(owner).unwrap_or_else(|| tables.unknown_shape(owner));
         let mut shapes: Vec<(u32, Shape)> =
             owners.par_iter().map(|&owner| (owner, shape(self, owner))).collect();
-        let mut starts = certain_starts(&shapes);
-        self.starts.clone_from(&starts);
+        let mut starts = CertainStarts::default();
+        starts.add(&shapes);
+        self.starts = starts.sorted();
         let is_proven = |table: &Table| matches!(table.end, End::Proven(_));
         let open =
             shapes.par_iter_mut().filter(|(_, shape)| !shape.is_clear || !shape.tables.iter().all(is_proven));
         open.for_each(|(owner, found)| *found = shape(self, *owner));
-        starts.append(&mut certain_starts(&shapes));
-        starts.sort_unstable();
-        starts.dedup();
-        self.starts = starts;
+        starts.add(&shapes);
+        self.starts = starts.sorted();
         shapes
     }
 
@@ -146,5 +153,31 @@ impl Tables<'_> {
         shape.members = region.members.clone();
         shape.is_clear = is_clear;
         Some(shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_one_start() {
+        let table = |start, unread| Table {
+            start: Address(start),
+            anchor: Address(0x100),
+            width: 4,
+            end: End::Unknown(8),
+            unread,
+            owner: 0,
+            is_candidate: false,
+        };
+        let shapes = |table| vec![(0, Shape { tables: vec![table], ..Shape::default() })];
+        let mut starts = CertainStarts::default();
+        starts.add(&shapes(table(0x104, 1)));
+        assert_eq!(starts.sorted(), [Address(0x104)]);
+        starts.add(&shapes(table(0x100, 0)));
+        assert_eq!(starts.sorted(), [Address(0x100)]);
+        starts.add(&shapes(table(0x104, 0)));
+        assert_eq!(starts.sorted(), [Address(0x100), Address(0x104)]);
     }
 }
