@@ -4,8 +4,8 @@
 //! Data may also be read from its end or from an address outside of it, so references do not separate tables from arrays.
 //! Two kinds of evidence do:
 //!
-//! * the code before the load: if it bounds the index to n entries, and n words can be entries, these are the table, unless a later
-//!   word is necessary;
+//! * the code before the load: if it bounds the index to n entries, and n words can be entries, these are the table; if a later word
+//!   is necessary, the end is unknown;
 //! * necessity: if a word leads to an instruction that neither other code nor another table reaches, it is an entry, since
 //!   compilers emit no dead code; and so are all words before it.
 //!
@@ -153,7 +153,7 @@ pub(crate) fn extent(
         |target: Target| target.address().is_some_and(|address| all.others_lead_to(address, base));
     let necessary = |entries: &[(u32, Target)]| necessary_entries(context, owner, entries, &is_shared);
     if bound.is_some() {
-        // The compiler may have known less about the index, and written entries that are never read.
+        // The compiler may not have used this bound: then the table has entries past it, which are never read. Their count is not proven.
         let all_entries =
             possible_entries(context, owner.index, owner.block, base, all.limit(Shown { base, bound: None }));
         if necessary(&all_entries[..all_entries.len().min(unnamed)]) > entries.len() {

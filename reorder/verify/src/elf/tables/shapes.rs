@@ -49,15 +49,19 @@ pub(super) fn merged(shapes: &[(u32, Shape)]) -> Vec<Table> {
     all
 }
 
-/// The tables that code certainly jumps through, each with its start. A table has one start, even if some jumps skip its first
-/// words, and even if only later paths show that others do not.
+/// Passes over the functions whose tables are not all proven; each may lower starts of tables that the one before found.
+const MAX_PASSES: usize = 4;
+
+/// The tables that code certainly jumps through, each with its start: the lowest that any pass finds. Some jumps skip the first words of
+/// a table, and the first pass may see only those.
 #[derive(Default)]
-struct CertainStarts(BTreeMap<(Address, Address), Address>);
+struct CertainStarts(BTreeMap<(Address, Address, u32), Address>);
 
 impl CertainStarts {
     fn add(&mut self, shapes: &[(u32, Shape)]) {
         for table in shapes.iter().flat_map(|(_, shape)| &shape.tables).filter(|table| !table.is_candidate) {
-            let start = self.0.entry((table.anchor, table.origin())).or_insert(table.start);
+            let start =
+                self.0.entry((table.anchor, table.origin(), u32::from(table.width))).or_insert(table.start);
             *start = table.start.min(*start);
         }
     }
@@ -88,11 +92,25 @@ impl Tables<'_> {
         starts.add(&shapes);
         self.starts = starts.sorted();
         let is_proven = |table: &Table| matches!(table.end, End::Proven(_));
-        let open =
-            shapes.par_iter_mut().filter(|(_, shape)| !shape.is_clear || !shape.tables.iter().all(is_proven));
-        open.for_each(|(owner, found)| *found = shape(self, *owner));
-        starts.add(&shapes);
-        self.starts = starts.sorted();
+        let is_open = |found: &Shape| !found.is_clear || !found.tables.iter().all(is_proven);
+        let open: Vec<bool> = shapes.iter().map(|(_, found)| is_open(found)).collect();
+        for pass in 1..=MAX_PASSES {
+            let again = shapes.par_iter_mut().zip(&open).filter(|&(_, &is_open)| is_open);
+            again.for_each(|((owner, found), _)| *found = shape(self, *owner));
+            starts.add(&shapes);
+            let mut now = starts.sorted();
+            // A pass that took a word inside a table for the start of another one missed what follows it.
+            let is_stable = self.starts.iter().all(|start| now.binary_search(start).is_ok());
+            if !is_stable && pass == MAX_PASSES {
+                now.append(&mut self.starts);
+                now.sort_unstable();
+                now.dedup();
+            }
+            self.starts = now;
+            if is_stable {
+                break;
+            }
+        }
         shapes
     }
 
