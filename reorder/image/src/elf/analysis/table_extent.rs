@@ -157,7 +157,7 @@ pub(crate) fn extent(
         let all_entries =
             possible_entries(context, owner.index, owner.block, base, all.limit(Shown { base, bound: None }));
         if necessary(&all_entries[..all_entries.len().min(unnamed)]) > entries.len() {
-            return Extent::Unproven(others(&all_entries));
+            return Extent::Unproven(others_and_next(context, owner, &all_entries));
         }
     }
     let certain = if is_complete && (entries.len() <= unnamed || necessary(&entries) > unnamed) {
@@ -169,7 +169,7 @@ pub(crate) fn extent(
     if certain == entries.len() && certain > 0 {
         return Extent::Proven(certain as u32);
     }
-    Extent::Unproven(others(&entries))
+    Extent::Unproven(others_and_next(context, owner, &entries))
 }
 
 /// The blocks that the words at `base` may lead to, if the owner dispatches through them in an unknown way.
@@ -219,6 +219,18 @@ fn others(entries: &[(u32, Target)]) -> Vec<BlockIndex> {
         _ => None,
     });
     blocks.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The other blocks that entries lead to, and the next one where an entry leads to the owner's end: the next one starts there.
+fn others_and_next(
+    context: &TableContext<'_, '_>,
+    owner: &Owner<'_>,
+    entries: &[(u32, Target)],
+) -> Vec<BlockIndex> {
+    let mut blocks = others(entries);
+    let leads_to_end = entries.iter().any(|(_, target)| *target == Target::Own(owner.block.end));
+    blocks.extend(next_at_end(context, owner.index).filter(|_| leads_to_end));
+    blocks
 }
 
 /// Number of words before the first named place past the table's start. Data may begin there.
