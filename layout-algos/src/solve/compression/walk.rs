@@ -14,7 +14,7 @@ use crate::ids::FunctionId;
 use crate::problem::LayoutProblem;
 
 /// How far back the walk looks at most. Compressors that reach farther still gain most by what is near: with 32 KiB, zstd and xz made
-/// smaller files than with 128 KiB or more.
+/// the text of ripgrep smaller than with 128 KiB or more.
 const MAX_REACH: u64 = 32 << 10;
 
 /// Steps of the walk between two looks at whether it is cancelled.

@@ -157,7 +157,7 @@ pub(crate) fn extent(
         let all_entries =
             possible_entries(context, owner.index, owner.block, base, all.limit(Shown { base, bound: None }));
         if necessary(&all_entries[..all_entries.len().min(unnamed)]) > entries.len() {
-            return Extent::Unproven(others_and_next(context, owner, &all_entries));
+            return Extent::Unproven(others(context, owner.index, owner.block, &all_entries));
         }
     }
     let certain = if is_complete && (entries.len() <= unnamed || necessary(&entries) > unnamed) {
@@ -169,7 +169,7 @@ pub(crate) fn extent(
     if certain == entries.len() && certain > 0 {
         return Extent::Proven(certain as u32);
     }
-    Extent::Unproven(others_and_next(context, owner, &entries))
+    Extent::Unproven(others(context, owner.index, owner.block, &entries))
 }
 
 /// The blocks that the words at `base` may lead to, if the owner dispatches through them in an unknown way.
@@ -179,7 +179,7 @@ pub(crate) fn reached(
     block: &Block,
     base: Address,
 ) -> Vec<BlockIndex> {
-    others(&possible_entries(context, index, block, base, MAX_ENTRIES))
+    others(context, index, block, &possible_entries(context, index, block, base, MAX_ENTRIES))
 }
 
 /// The instructions of the owner that the words at `base` may lead to.
@@ -213,24 +213,19 @@ pub(crate) fn may_be_table(
     entries.first().is_some_and(leads_in) || entries.len() > 2 && entries.iter().any(leads_in)
 }
 
-fn others(entries: &[(u32, Target)]) -> Vec<BlockIndex> {
-    let blocks = entries.iter().filter_map(|(_, target)| match target {
-        Target::Other(block, _) => Some(*block),
-        _ => None,
-    });
-    blocks.collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-/// The other blocks that entries lead to, and the next one where an entry leads to the owner's end: the next one starts there.
-fn others_and_next(
+/// The blocks that entries lead to, without the owner. One that leads to the owner's end may mean the block that starts there.
+fn others(
     context: &TableContext<'_, '_>,
-    owner: &Owner<'_>,
+    index: BlockIndex,
+    block: &Block,
     entries: &[(u32, Target)],
 ) -> Vec<BlockIndex> {
-    let mut blocks = others(entries);
-    let leads_to_end = entries.iter().any(|(_, target)| *target == Target::Own(owner.block.end));
-    blocks.extend(next_at_end(context, owner.index).filter(|_| leads_to_end));
-    blocks
+    let blocks = entries.iter().filter_map(|(_, target)| match *target {
+        Target::Other(other, _) => Some(other),
+        Target::Own(address) if address == block.end => next_at_end(context, index),
+        Target::Own(_) | Target::Fixed | Target::Nowhere => None,
+    });
+    blocks.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Number of words before the first named place past the table's start. Data may begin there.

@@ -28,7 +28,8 @@ pub(super) fn named_places(pair: ImagePair<'_>, references: &[Address]) -> Vec<A
     sorted(named)
 }
 
-fn sorted(mut addresses: Vec<Address>) -> Vec<Address> {
+/// Each address once, ascending.
+pub(super) fn sorted(mut addresses: Vec<Address>) -> Vec<Address> {
     addresses.par_sort_unstable();
     addresses.dedup();
     addresses

@@ -6,6 +6,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rayon::prelude::*;
 
 use super::extent::{End, Table, end_of};
+use super::names::sorted;
 use super::x86_64::Tables;
 use crate::elf::dispatch::{Surroundings, Word, analyse};
 use reorder_base::address::Address;
@@ -55,23 +56,19 @@ const MAX_PASSES: usize = 4;
 /// The tables that code certainly jumps through, each with its start: the lowest that any pass finds. Some jumps skip the first words of
 /// a table, and the first pass may see only those.
 #[derive(Default)]
-struct CertainStarts(BTreeMap<(Address, Address, u32), Address>);
+struct CertainStarts(BTreeMap<(Address, Address, u8), Address>);
 
 impl CertainStarts {
     fn add(&mut self, shapes: &[(u32, Shape)]) {
         for table in shapes.iter().flat_map(|(_, shape)| &shape.tables).filter(|table| !table.is_candidate) {
-            let start =
-                self.0.entry((table.anchor, table.origin(), u32::from(table.width))).or_insert(table.start);
+            let start = self.0.entry((table.anchor, table.origin(), table.width)).or_insert(table.start);
             *start = table.start.min(*start);
         }
     }
 
     /// Their starts, sorted.
     fn sorted(&self) -> Vec<Address> {
-        let mut starts: Vec<Address> = self.0.values().copied().collect();
-        starts.sort_unstable();
-        starts.dedup();
-        starts
+        sorted(self.0.values().copied().collect())
     }
 }
 
@@ -103,8 +100,7 @@ impl Tables<'_> {
             let is_stable = self.starts.iter().all(|start| now.binary_search(start).is_ok());
             if !is_stable && pass == MAX_PASSES {
                 now.append(&mut self.starts);
-                now.sort_unstable();
-                now.dedup();
+                now = sorted(now);
             }
             self.starts = now;
             if is_stable {
