@@ -21,14 +21,17 @@ LAYOUTS = ("functions", "blocks", "both")
 WORDS = {"assumed": ("blocks", "--assume-pointers")}
 SETS = ("recorded", "left out")
 
+RESIDENT = "text in memory after startup, pages of 4 KiB"
+AREA = "area under the fault curve of 4 KiB pages"
 # The figure, and who says it.
 FIGURES = {
     "pages of 4 KiB": "kernel",
     "major faults": "kernel",
+    RESIDENT: "kernel",
     "pages of 16 KiB": "simulated",
     "faults, fault-around of 64 KiB": "simulated",
     "faults, read-ahead of 128 KiB": "simulated",
-    "area under the fault curve of 4 KiB pages": "simulated",
+    AREA: "simulated",
 }
 MODELS = {
     "linux-4k": None,
@@ -36,7 +39,6 @@ MODELS = {
     "linux-4k-faultaround-64k": "faults, fault-around of 64 KiB",
     "linux-6.17-readahead-128k": "faults, read-ahead of 128 KiB",
 }
-AREA = "area under the fault curve of 4 KiB pages"
 
 
 def run(command, directory=None, statuses=(0,)):
@@ -50,10 +52,10 @@ def run(command, directory=None, statuses=(0,)):
 class Program:
     """One program, its recordings and its layouts."""
 
-    def __init__(self, reorder, layouts, path, invocations, directory, work):
+    def __init__(self, reorder, layouts, path, invocations, directory, work, is_simulated):
         self.layouts = layouts
         self.reorder, self.path, self.invocations = reorder, path, invocations
-        self.directory, self.work = directory, work
+        self.directory, self.work, self.is_simulated = directory, work, is_simulated
         self.read_ahead = None
         for kind in SETS:
             for number, words in self.of(kind):
@@ -62,7 +64,7 @@ class Program:
                 run([reorder, "record", "-q", "--blocks", "-o", trace, "--", path, *words], directory, range(256))
                 if not trace.is_dir():
                     sys.exit(f"{path.name} {' '.join(words)}: nothing was recorded")
-        self.images = {layout: work / layout for layout in layouts}
+        self.images = {layout: path.with_name(layout) for layout in layouts}
         for layout, image in self.images.items():
             recorded = work / "recorded"
             run([reorder, "apply", path, "-t", recorded, "--layout", *WORDS.get(layout, (layout,)), "-o", image], directory)
@@ -77,19 +79,18 @@ class Program:
         return json.loads(run([self.reorder, "--format", "json", *command], self.directory, statuses))
 
     def measured(self, layout, words):
-        """Of the original and the new program: pages and major faults."""
+        """Of the original and the new program: pages, major faults and resident text."""
         report = self.json("measure", "--runs", "2", "--time-limit", "600", self.path, self.images[layout], "--", *words)
         measurement = report["measurements"][0]
         self.read_ahead = measurement["read_ahead_bytes"]
         figures = {figure["kind"]: figure for figure in measurement["figures"]}
-        pages, faults = figures["text_pages_touched"], figures["major_faults"]
-        return [
-            {"pages of 4 KiB": pages[side]["median"], "major faults": faults[side]["median"]}
-            for side in ("old", "new")
-        ]
+        kinds = {"pages of 4 KiB": "text_pages_touched", "major faults": "major_faults", RESIDENT: "text_pages_mapped"}
+        return [{name: figures[kind][side]["median"] for name, kind in kinds.items()} for side in ("old", "new")]
 
     def simulated(self, layout, trace):
         """Of the original and the new program: faults by the models."""
+        if not self.is_simulated:
+            return ({}, {})
         models = [word for model in MODELS for word in ("--model", model)]
         report = self.json("simulate", self.path, self.images[layout], "-t", trace, *models)
         sides = ({}, {})
@@ -116,7 +117,7 @@ class Program:
 
     def agreements(self, layout):
         """Predicted pages and touched ones of each invocation, and the share of pages that only one side has."""
-        for kind in SETS:
+        for kind in SETS if self.is_simulated else ():
             for number, words in self.of(kind):
                 command = ("measure", self.path, self.images[layout], "-t", self.trace(kind, number), "--agreement")
                 report = self.json(*command, "--", *words, statuses=(0, 1))
@@ -124,21 +125,25 @@ class Program:
 
     def bounds(self):
         """Simulated pages of recorded runs with blocks, and the bounds of blocks and of functions for all of them together."""
+        if not self.is_simulated:
+            return None
         trace = self.work / "recorded"
         total = self.json("simulate", self.path, self.images["blocks"], "-t", trace, "--model", "linux-4k")["totals"][0]
         return total["new_faults"], total["block_bound_faults"], total["lower_bound_faults"]
 
 
 def read_list(path):
-    """The directory's set-up command, and invocations: `recorded` or `left out`, and words."""
-    setup, invocations = None, []
+    """The directory's set-up command, the folder that the program needs around it, and invocations: their kind and words."""
+    setup, folder, invocations = None, None, []
     for line in path.read_text().splitlines():
         kind, _, rest = line.partition(": ")
         if kind == "setup":
             setup = rest
+        elif kind == "folder":
+            folder = pathlib.Path(rest)
         elif kind in SETS:
             invocations.append((kind, json.loads(rest)))
-    return setup, invocations
+    return setup, folder, invocations
 
 
 def mean(values):
@@ -152,18 +157,24 @@ def ratio(new, old):
 
 def compared(path, arguments):
     """All figures of the program whose list is at `path`."""
-    setup, invocations = read_list(path)
+    setup, folder, invocations = read_list(path)
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         directory = work / "here"
         directory.mkdir()
         if setup:
             run(["bash", "-euc", setup], directory)
-        original = work / "original"
+        invocations = [(kind, [word.replace("{here}", str(directory)) for word in words]) for kind, words in invocations]
+        place = work / "place"
+        if folder:
+            shutil.copytree(folder, place, symlinks=True)
+        else:
+            place.mkdir()
+        original = place / "original"
         fetched = arguments.programs / path.name if arguments.programs else original
-        installed = fetched if fetched.exists() else pathlib.Path(f"/usr/bin/{path.name}").resolve()
-        shutil.copy(installed, original)
-        program = Program(arguments.reorder, arguments.layouts, original, invocations, directory, work)
+        installed = fetched if fetched.exists() else (folder or pathlib.Path("/usr/bin")) / path.name
+        shutil.copy(installed.resolve(), original)
+        program = Program(arguments.reorder, arguments.layouts, original, invocations, directory, work, not arguments.kernel_only)
         sizes = {layout: image.stat().st_size for layout, image in program.images.items()}
         return {
             "costs": {kind: program.costs(kind) for kind in SETS},
@@ -195,11 +206,16 @@ def print_figure(figure, layouts, results):
         print(f"{'mean':8} {kind:11} {'':{10 * len(layouts) + 9}} {' '.join(means)}")
 
 
-def print_results(layouts, results):
-    for figure in FIGURES:
-        print_figure(figure, layouts, results)
+def print_results(layouts, results, is_simulated):
+    for figure, witness in FIGURES.items():
+        if is_simulated or witness == "kernel":
+            print_figure(figure, layouts, results)
     sizes = {result["read_ahead"] or 0 for result in results.values()}
     print(f"\nthe disk below TMPDIR reads ahead {' or '.join(f'{size // 1024} KiB' for size in sorted(sizes))}")
+    for name, result in results.items():
+        print(f"the file of {name} grows by {result['grows']:.0f} KiB")
+    if not is_simulated:
+        return
     print("\nsimulated pages of 4 KiB against the kernel's, all invocations")
     print(f"{'program':8} {'layout':9} {'simulated':>9} {'kernel':>9} {'off':>8} {'differing, mean':>16} {'worst':>8}")
     for name, result in results.items():
@@ -212,10 +228,10 @@ def print_results(layouts, results):
                 f" {max(shares):7.1f}%"
             )
     print("\nsimulated pages of recorded runs with blocks against the bounds for all of them together")
-    print(f"{'program':8} {'pages':>7} {'of blocks':>9} {'of functions':>12} {'pages/of blocks':>16} {'file grows by':>14}")
+    print(f"{'program':8} {'pages':>7} {'of blocks':>9} {'of functions':>12} {'pages/of blocks':>16}")
     for name, result in results.items():
         pages, blocks, functions = result["bounds"]
-        print(f"{name:8} {pages:7} {blocks:9} {functions:12} {ratio(pages, blocks):16.3f} {result['grows']:10.0f} KiB")
+        print(f"{name:8} {pages:7} {blocks:9} {functions:12} {ratio(pages, blocks):16.3f}")
 
 
 def main():
@@ -224,6 +240,9 @@ def main():
     parser.add_argument("--layouts", nargs="+", default=LAYOUTS, help="`assumed` is blocks with --assume-pointers")
     parser.add_argument("--programs", type=pathlib.Path, help="where to look for programs before /usr/bin")
     parser.add_argument("--json", type=pathlib.Path, help="also write all figures to this file, and go on from it")
+    parser.add_argument(
+        "--kernel-only", action="store_true", help="simulate nothing: for programs of hundreds of megabytes, or with many processes"
+    )
     parser.add_argument("lists", nargs="+", type=pathlib.Path)
     arguments = parser.parse_args()
     known = arguments.json and arguments.json.exists()
@@ -234,7 +253,7 @@ def main():
             results[path.name] = compared(path, arguments)
             if arguments.json:
                 arguments.json.write_text(json.dumps(results))
-    print_results(arguments.layouts, {path.name: results[path.name] for path in arguments.lists})
+    print_results(arguments.layouts, {path.name: results[path.name] for path in arguments.lists}, not arguments.kernel_only)
 
 
 if __name__ == "__main__":
