@@ -19,11 +19,11 @@ MAX_SECONDS = 60
 
 def metadata(text):
     """The flags of a test and the files that it includes."""
-    block = re.search(r"/\*---(.*?)---\*/", text, re.S)
+    block = re.search(r"/\*---(.*?)---\*/", text, re.DOTALL)
     words = {"flags": [], "includes": []}
     for key in words:
-        listed = block and re.search(rf"^{key}:\s*\[(.*?)\]", block[1], re.M | re.S)
-        items = block and re.search(rf"^{key}:\s*\n((?:\s+- .*\n?)+)", block[1], re.M)
+        listed = block and re.search(rf"^{key}:\s*\[(.*?)\]", block[1], re.MULTILINE | re.DOTALL)
+        items = block and re.search(rf"^{key}:\s*\n((?:\s+- .*\n?)+)", block[1], re.MULTILINE)
         if listed:
             words[key] = [word.strip() for word in listed[1].split(",") if word.strip()]
         elif items:
