@@ -94,7 +94,12 @@ run_ruby() {
   # shellcheck disable=SC2016  # expanded by the inner shell
   as_nobody bash -c 'cd "$1/source" && LD_LIBRARY_PATH=$2/x86_64-linux-gnu \
       RUBYLIB=$2/ruby/3.1.0:$2/x86_64-linux-gnu/ruby/3.1.0:$1/root/usr/lib/ruby/vendor_ruby \
-      "$1/root/usr/bin/ruby3.1" --disable-gems -Itool/lib test/runner.rb -v --no-retry ruby json set stringio strscan date digest erb csv psych' \
+      timeout 1200 "$1/root/usr/bin/ruby3.1" --disable-gems -Itool/lib test/runner.rb -v --no-retry \
+      ruby json stringio strscan date digest erb csv psych test_set.rb test_time.rb' \
     bash "$work/ruby" "$library" > "$results.log" 2>&1 || true
-  sed -n 's/^\([A-Za-z0-9_:]*\)#\(.*\) = [0-9.]* s = \(.\)$/\1\t\2\t\3/p' "$results.log" | sort > "$results"
+  # Each test as it ran, and those that failed or were skipped again, below their heading.
+  sed -nE '
+    s/^\[ *[0-9]+\/[0-9]+\] ([A-Za-z0-9_:]+)#(.+) = [0-9.]+ s.*$/\1\t\2\tran/p
+    /^ +[0-9]+\) (Failure|Error|Skipped):$/ { s/^ +[0-9]+\) (.*):$/\1/; N; s/^(.*)\n([A-Za-z0-9_:]+)#([^ :]+).*$/\2\t\3\t\1/p; }
+  ' "$results.log" | sort > "$results"
 }
