@@ -19,6 +19,7 @@ use reorder_image::decode::aarch64::{Operation, PAGE, decode};
 use reorder_image::decode::x86_64::{Field, FieldKind};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::fields::CodeFields;
+use reorder_image::elf::analysis::units::unit_containing;
 use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_verify::evident_functions;
@@ -39,10 +40,9 @@ pub(super) fn followed(
         // Constants hold addresses that no table lists.
         return Ok((BTreeSet::new(), Assumed::default()));
     }
-    let candidates = bodies.iter().filter(|body| {
-        let has_prefix = analysis.partition.block(body.block).start != body.range.start;
-        !has_prefix && !analysis.exposure.may_be_addressed(body.block)
-    });
+    let candidates = bodies
+        .iter()
+        .filter(|body| !has_bytes_before(analysis, body) && !analysis.exposure.may_be_addressed(body.block));
     let starts = candidates.flat_map(|body| body.function_starts.iter().copied());
     let mut followed: BTreeSet<Address> = starts.filter(|start| evident.contains(*start)).collect();
     for section in file.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
@@ -70,6 +70,15 @@ pub(super) fn followed(
     followed.retain(|start| !excluded.contains(start));
     let assumed = assumed.of(&followed);
     Ok((followed, assumed))
+}
+
+/// Whether callers may read bytes before the entry through the function's address: a prefix, or code that runs into it, such as a
+/// type hash with a symbol of its own. The copy has nothing before it.
+fn has_bytes_before(analysis: &Analysis<'_>, body: &Body) -> bool {
+    let block_start = analysis.partition.block(body.block).start;
+    let unit = unit_containing(&analysis.units, block_start);
+    let is_run_into = unit.is_some_and(|unit| analysis.units[unit.0 as usize].blocks.start < body.block.0);
+    block_start != body.range.start || is_run_into
 }
 
 /// Which starts are certainly those of functions.

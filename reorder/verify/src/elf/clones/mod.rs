@@ -10,6 +10,7 @@
 //! This module shares no code with the one that makes copies. The claim only says where to look.
 
 mod assumed;
+mod before_entries;
 mod branch;
 mod claimed;
 mod code;
@@ -123,6 +124,7 @@ pub(super) fn check(
         filler::check_filler(&copies, &segment, findings);
     }
     pointers::check_identity(&copies, &functions, findings);
+    before_entries::check_before_entries(&copies, &functions, findings);
     assumed::tell(&copies, assumed_words, findings);
     insides::check_insides(&copies, &functions, findings);
     restartable::check_restartable(&copies, findings);

@@ -9,6 +9,7 @@ mod x86_64;
 
 pub(super) use aarch64::{formed_entries, references};
 pub(super) use signs::{keeps_operand, stated_addresses};
+pub(super) use x86_64::falls_through;
 
 use rayon::prelude::*;
 

@@ -347,7 +347,7 @@ fn near_call(instruction: &Instruction) -> Option<Address> {
 }
 
 /// Whether control continues after the last instruction of a function.
-fn falls_through(flow: FlowControl, code: Code) -> bool {
+pub(in crate::elf) fn falls_through(flow: FlowControl, code: Code) -> bool {
     match flow {
         FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
             code != Code::Hlt

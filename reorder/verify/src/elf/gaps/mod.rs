@@ -8,6 +8,8 @@ mod carried;
 mod prefixes;
 mod x86_64;
 
+pub(super) use prefixes::ends_with_padding;
+
 use std::ops::Range;
 
 use self::carried::CarriedData;

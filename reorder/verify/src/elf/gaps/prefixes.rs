@@ -68,7 +68,7 @@ pub(super) fn outside_of_functions(moves: &AddressMoves, next: &Move, equal: u64
 }
 
 /// Whether `bytes`, which end at `end`, may be code that ends with padding.
-fn ends_with_padding(processor: Processor, bytes: &[u8], end: u64) -> bool {
+pub(in crate::elf) fn ends_with_padding(processor: Processor, bytes: &[u8], end: u64) -> bool {
     (1..=bytes.len().min(MAX_INSTRUCTION)).any(|length| {
         let last = &bytes[bytes.len() - length..];
         padding_length(processor, last, end.wrapping_sub(length as u64)) == length
