@@ -21,13 +21,13 @@ LAYOUTS = ("functions", "blocks", "both")
 WORDS = {"assumed": ("blocks", "--assume-pointers")}
 SETS = ("recorded", "left out")
 
-RESIDENT = "text in memory after startup, pages of 4 KiB"
+MAPPED = "pages of 4 KiB mapped at the end"
 AREA = "area under the fault curve of 4 KiB pages"
 # The figure, and who says it.
 FIGURES = {
     "pages of 4 KiB": "kernel",
     "major faults": "kernel",
-    RESIDENT: "kernel",
+    MAPPED: "kernel",
     "pages of 16 KiB": "simulated",
     "faults, fault-around of 64 KiB": "simulated",
     "faults, read-ahead of 128 KiB": "simulated",
@@ -79,12 +79,12 @@ class Program:
         return json.loads(run([self.reorder, "--format", "json", *command], self.directory, statuses))
 
     def measured(self, layout, words):
-        """Of the original and the new program: pages, major faults and resident text."""
+        """Of the original and the new program: pages touched, major faults and pages mapped."""
         report = self.json("measure", "--runs", "2", "--time-limit", "600", self.path, self.images[layout], "--", *words)
         measurement = report["measurements"][0]
         self.read_ahead = measurement["read_ahead_bytes"]
         figures = {figure["kind"]: figure for figure in measurement["figures"]}
-        kinds = {"pages of 4 KiB": "text_pages_touched", "major faults": "major_faults", RESIDENT: "text_pages_mapped"}
+        kinds = {"pages of 4 KiB": "text_pages_touched", "major faults": "major_faults", MAPPED: "text_pages_mapped"}
         return [{name: figures[kind][side]["median"] for name, kind in kinds.items()} for side in ("old", "new")]
 
     def simulated(self, layout, trace):
@@ -104,7 +104,8 @@ class Program:
 
     def costs(self, kind):
         """By layout: each figure, summed over the invocations."""
-        costs = {layout: dict.fromkeys(FIGURES, 0) for layout in ("original", *self.layouts)}
+        figures = [figure for figure, witness in FIGURES.items() if self.is_simulated or witness == "kernel"]
+        costs = {layout: dict.fromkeys(figures, 0) for layout in ("original", *self.layouts)}
         for number, words in self.of(kind):
             for layout in self.layouts:
                 for old, new in (self.measured(layout, words), self.simulated(layout, self.trace(kind, number))):
@@ -133,7 +134,10 @@ class Program:
 
 
 def read_list(path):
-    """The directory's set-up command, the folder that the program needs around it, and invocations: their kind and words."""
+    """The directory's set-up command, the folder that the program needs around it, and invocations: their kind and words.
+
+    `{here}` in a word stands for the directory that the set-up command filled.
+    """
     setup, folder, invocations = None, None, []
     for line in path.read_text().splitlines():
         kind, _, rest = line.partition(": ")
@@ -213,7 +217,7 @@ def print_results(layouts, results, is_simulated):
     sizes = {result["read_ahead"] or 0 for result in results.values()}
     print(f"\nthe disk below TMPDIR reads ahead {' or '.join(f'{size // 1024} KiB' for size in sorted(sizes))}")
     for name, result in results.items():
-        print(f"the file of {name} grows by {result['grows']:.0f} KiB")
+        print(f"with blocks, the file of {name} grows by {result['grows']:.0f} KiB")
     if not is_simulated:
         return
     print("\nsimulated pages of 4 KiB against the kernel's, all invocations")
@@ -247,6 +251,7 @@ def main():
     arguments = parser.parse_args()
     known = arguments.json and arguments.json.exists()
     results = json.loads(arguments.json.read_text()) if known else {}
+    results = {name: result for name, result in results.items() if (result["bounds"] is None) == arguments.kernel_only}
     for path in arguments.lists:
         if path.name not in results:
             print(f"{path.name} ...", file=sys.stderr, flush=True)

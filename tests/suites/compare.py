@@ -3,7 +3,7 @@
 Usage: compare.py BEFORE BEFORE-AGAIN AFTER AFTER-AGAIN
 
 Each file has one line a test: group, test, outcome. The second run of a build may have fewer groups. A test differs when both
-runs of each build agree and the builds do not; one that already differs between two runs of the same build varies by itself.
+runs of one build agree and no run of the other ends like that; another that differs varies by itself.
 The status is 1 when a test differs.
 """
 
@@ -30,10 +30,12 @@ def main():
         first, second = before.get(key), after.get(key)
         if first == second:
             continue
-        if key[0] in again and (first != before_again.get(key) or second != after_again.get(key)):
-            vary.append(key)
-        else:
+        one, two = before_again.get(key), after_again.get(key)
+        is_lost = first == one and first not in (second, two) or second == two and second not in (first, one)
+        if key[0] not in again or is_lost:
             differ.append((key, first, second))
+        else:
+            vary.append(key)
     for key, first, second in differ:
         print(f"{key[0]} {key[1]}: {first} before, {second} after", file=sys.stderr)
     print(f"{len(differ)} differ, {len(vary)} vary by themselves" + "".join(f" [{group} {test}]" for group, test in vary[:5]))

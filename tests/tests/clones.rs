@@ -171,6 +171,64 @@ asm(".type caller,@function\ncaller: .cfi_startproc\n call leaf\n hlt\n .cfi_end
     }
 }
 
+/// clang gives each type hash a symbol of its own on x86-64, so it is a function that runs into the next one. Callers read it
+/// through the address of that function, before which a copy has nothing. Without `.kcfi_traps` nothing else tells.
+#[test]
+fn functions_that_code_runs_into_keep_their_addresses() {
+    const HASHED: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+typedef int (*step)(int);
+__attribute__((noinline)) static int first(int x) { return 3 * x + atoi("1"); }
+__attribute__((noinline)) static int second(int x) { return x ^ atoi("5"); }
+static const step steps[] = {first, second};
+int main(int count, char **words) {
+  int sum = 0;
+  for (int at = 0; at < 8; at++) sum = sum * 7 + steps[(at * count) & 1](at + count);
+  printf("%d %d\n", sum, first(count));
+  return 0;
+}
+"#;
+    let directory = tempfile::tempdir().unwrap();
+    let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+    fs::write(directory.path().join("program.c"), HASHED).unwrap();
+    let build = "clang$LLVM -O1 -fPIE -pie -fsanitize=kcfi program.c -o old && objcopy -R .kcfi_traps old";
+    shell(&format!("cd '{}' && {build}", directory.path().display()), LIMIT).unwrap();
+    let before = run(&mut Command::new(&old));
+    assert!(before.success(), "{before}");
+    for (layout, seed) in
+        [(&["--clone=all"][..], "1"), (&["--layout", "blocks"], "1"), (&["--layout", "blocks"], "2")]
+    {
+        let applied = run(reorder()
+            .arg("apply")
+            .arg(&old)
+            .args(layout)
+            .args(["--strategy", "random", "--seed", seed, "-o"])
+            .arg(&new));
+        assert!(applied.success(), "{applied}");
+        assert_eq!(run(&mut Command::new(&new)), before, "{layout:?}, seed {seed}");
+    }
+    // The same with the address of a copy in the place of the original's.
+    let applied =
+        run(reorder().arg("apply").arg(&old).args(["--clone=all", "--strategy", "random", "-o"]).arg(&new));
+    assert!(applied.success(), "{applied}");
+    let (before, mut after) = (fs::read(&old).unwrap(), fs::read(&new).unwrap());
+    let file = object::File::parse(&*after).unwrap();
+    let address = |name: &str| {
+        let named = file.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap();
+        named.address().to_le_bytes()
+    };
+    let (original, copy) = (address("first"), address("first.reorder"));
+    for place in [".rela.dyn", ".data.rel.ro"].iter().flat_map(|name| section(&before, name).step_by(8)) {
+        if after[place..place + 8] == original {
+            after[place..place + 8].copy_from_slice(&copy);
+        }
+    }
+    let report = verify(&before, &after, VerifyOptions::default()).unwrap();
+    let is_found = |place: &str| place.starts_with("the address of the function at");
+    assert!(report.differences.iter().any(|difference| is_found(&difference.place)), "{report:#?}");
+}
+
 /// gcc does not align functions at -O1: after the call that ends `stop` comes the return of `nothing`.
 #[test]
 fn a_call_that_ends_a_function_may_have_a_copy() {
