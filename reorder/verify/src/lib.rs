@@ -73,6 +73,19 @@ pub fn evident_functions(image: &[u8], found: &[Range<Address>]) -> Result<Vec<A
     elf::evident_functions(image, found)
 }
 
+/// Those of `starts` whose addresses must stay those of the originals when their functions have copies, in the same order: callers may
+/// read the bytes before them. `found` are functions that `image` does not describe.
+///
+/// # Errors
+/// `image` is not an ELF image that can be read.
+pub fn starts_read_from_before(
+    image: &[u8],
+    found: &[Range<Address>],
+    starts: &[Address],
+) -> Result<Vec<Address>> {
+    elf::starts_read_from_before(image, found, starts)
+}
+
 /// What a copied table needs where an instruction forms its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProvenUse {

@@ -77,6 +77,15 @@ pub(crate) fn evident_functions(image: &[u8], found: &[Range<Address>]) -> Resul
     clones::evident(&ElfView::parse(image)?, found)
 }
 
+/// [`crate::starts_read_from_before`] for ELF.
+pub(crate) fn starts_read_from_before(
+    image: &[u8],
+    found: &[Range<Address>],
+    starts: &[Address],
+) -> Result<Vec<Address>> {
+    clones::read_from_before(&ElfView::parse(image)?, found, starts)
+}
+
 /// [`crate::provable_tables`] for ELF.
 pub(crate) fn provable_tables(
     image: &[u8],

@@ -163,7 +163,7 @@ impl Candidates {
                 tables.describes_whole(bodies[fragment.body].range.start, &fragment.original(&bodies))
             });
         }
-        let evident = Evident::of(file, table)?;
+        let evident = Evident::of(file, table, &bodies)?;
         Ok(Self { bodies, fragments, skipped, unlisted: options.unlisted, evident })
     }
 

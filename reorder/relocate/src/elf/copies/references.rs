@@ -22,7 +22,7 @@ use reorder_image::elf::analysis::fields::CodeFields;
 use reorder_image::elf::analysis::units::unit_containing;
 use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
 use reorder_image::elf::functions::ElfFunctions;
-use reorder_verify::evident_functions;
+use reorder_verify::{evident_functions, starts_read_from_before};
 
 /// Starts of functions in `bodies` of which all addresses are known, and at a fixed address what was taken for one.
 ///
@@ -43,8 +43,9 @@ pub(super) fn followed(
     let candidates = bodies
         .iter()
         .filter(|body| !has_bytes_before(analysis, body) && !analysis.exposure.may_be_addressed(body.block));
-    let starts = candidates.flat_map(|body| body.function_starts.iter().copied());
-    let mut followed: BTreeSet<Address> = starts.filter(|start| evident.contains(*start)).collect();
+    // Further functions in a body may be entered from the one before, which reads as one with it.
+    let starts = candidates.map(|body| body.range.start);
+    let mut followed: BTreeSet<Address> = starts.filter(|start| evident.may_follow(*start)).collect();
     for section in file.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
         let (bytes, address) = (file.section_bytes(section), section.address);
         let is_data = section.kind == object::elf::SHT_PROGBITS.0 && !section.name.starts_with(b".eh_frame");
@@ -72,30 +73,44 @@ pub(super) fn followed(
     Ok((followed, assumed))
 }
 
-/// Whether callers may read bytes before the entry through the function's address: a prefix, or code that runs into it, such as a
-/// type hash with a symbol of its own. The copy has nothing before it.
+/// Whether callers may read bytes before the entry: a prefix, data of no function, or the end of a block that control runs out of, such
+/// as a type hash with a symbol. Any tie to an earlier block counts: which kind it is is no longer known here.
 fn has_bytes_before(analysis: &Analysis<'_>, body: &Body) -> bool {
     let block_start = analysis.partition.block(body.block).start;
     let unit = unit_containing(&analysis.units, block_start);
-    let is_run_into = unit.is_some_and(|unit| analysis.units[unit.0 as usize].blocks.start < body.block.0);
-    block_start != body.range.start || is_run_into
+    let is_tied = unit.is_some_and(|unit| analysis.units[unit.0 as usize].blocks.start < body.block.0);
+    let follows_bytes = || analysis.partition.bytes_before(&analysis.code, body.block).is_some();
+    block_start != body.range.start || is_tied || follows_bytes()
 }
 
-/// Which starts are certainly those of functions.
+/// What the verifier knows about starts of functions.
 pub(super) struct Evident {
     /// Functions that nothing describes, ascending, and those of them that are evident to the verifier.
     found: Vec<Address>,
     evident: Vec<Address>,
+    /// Starts of `bodies` whose addresses it does not accept as those of copies, ascending.
+    read_from_before: Vec<Address>,
 }
 
 impl Evident {
-    /// Asks the verifier about functions that were found in `file`.
+    /// Asks the verifier about functions that were found in `file`, and about the starts of `bodies`.
     ///
     /// # Errors
     /// An image that the verifier cannot read.
-    pub(super) fn of(file: &ElfFile<'_>, functions: &ElfFunctions<'_>) -> Result<Self> {
+    pub(super) fn of(file: &ElfFile<'_>, functions: &ElfFunctions<'_>, bodies: &[Body]) -> Result<Self> {
         let found = functions.found.iter().map(|range| range.start).collect();
-        Ok(Self { found, evident: evident_functions(file.bytes, &functions.found)? })
+        let mut starts: Vec<Address> = bodies.iter().map(|body| body.range.start).collect();
+        starts.sort_unstable();
+        Ok(Self {
+            found,
+            evident: evident_functions(file.bytes, &functions.found)?,
+            read_from_before: starts_read_from_before(file.bytes, &functions.found, &starts)?,
+        })
+    }
+
+    /// Whether the address of the function at `start` may become that of its copy.
+    fn may_follow(&self, start: Address) -> bool {
+        self.contains(start) && self.read_from_before.binary_search(&start).is_err()
     }
 
     fn contains(&self, start: Address) -> bool {

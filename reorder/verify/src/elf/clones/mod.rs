@@ -146,6 +146,18 @@ pub(super) fn evident(image: &ElfView<'_>, found: &[Range<Address>]) -> Result<V
     Ok(evident.unwrap_or_default())
 }
 
+/// [`crate::starts_read_from_before`] for ELF.
+pub(super) fn read_from_before(
+    image: &ElfView<'_>,
+    found: &[Range<Address>],
+    starts: &[Address],
+) -> Result<Vec<Address>> {
+    let functions = moves_between(image, image)?.with_found(found)?;
+    let is_read =
+        |start: &&Address| before_entries::is_read_from_before(image, functions.as_slice(), **start);
+    Ok(starts.iter().filter(is_read).copied().collect())
+}
+
 /// Where debug information of both images is compared: the first and the last byte of each copied instruction, and the first of its
 /// guard.
 fn described_points(copies: &Copies<'_>) -> Vec<Point> {
