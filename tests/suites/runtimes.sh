@@ -35,6 +35,7 @@ build_chromium() {
   need chromium
   if [ ! -d "$folder" ]; then
     rm -rf "$folder.new"
+    mkdir -p "$work/chromium"
     cp -r /usr/lib/chromium "$folder.new"
     mv "$folder.new" "$folder"
   fi
