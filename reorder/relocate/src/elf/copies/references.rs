@@ -43,7 +43,7 @@ pub(super) fn followed(
     let candidates = bodies
         .iter()
         .filter(|body| !has_bytes_before(analysis, body) && !analysis.exposure.may_be_addressed(body.block));
-    // Further functions in a body may be entered from the one before, which reads as one with it.
+    // What stands before a further function in a body is code of the body.
     let starts = candidates.map(|body| body.range.start);
     let mut followed: BTreeSet<Address> = starts.filter(|start| evident.may_follow(*start)).collect();
     for section in file.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
@@ -74,7 +74,8 @@ pub(super) fn followed(
 }
 
 /// Whether callers may read bytes before the entry: a prefix, data of no function, or the end of a block that control runs out of, such
-/// as a type hash with a symbol. Any tie to an earlier block counts: which kind it is is no longer known here.
+/// as a type hash with a symbol. Any tie to an earlier block counts, since
+/// units do not say which kind it is.
 fn has_bytes_before(analysis: &Analysis<'_>, body: &Body) -> bool {
     let block_start = analysis.partition.block(body.block).start;
     let unit = unit_containing(&analysis.units, block_start);
