@@ -26,6 +26,7 @@ pub fn text(warning: &Warning) -> String {
         Warning::ProgramHeaderTaken(note) => {
             let note = match note {
                 LostNote::BuildId => "the build-id, which tools no longer find in a running program",
+                LostNote::CrashReports => "Crashpad's note: crash reports lack what the program adds to them",
                 LostNote::Properties => {
                     "the image's properties, so that protections such as branch target identification are off"
                 }

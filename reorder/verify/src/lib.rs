@@ -64,26 +64,22 @@ pub struct TableUse {
     pub count: u64,
 }
 
-/// The starts, ascending, of those `found` functions whose pointers may lead to their copies: [`verify`] accepts that. `found` are
-/// functions that `image` does not describe. Empty if [`verify`] would not accept `found` as functions.
-///
-/// # Errors
-/// `image` is not an ELF image that can be read.
-pub fn evident_functions(image: &[u8], found: &[Range<Address>]) -> Result<Vec<Address>> {
-    elf::evident_functions(image, found)
+/// Which starts of functions may have the addresses of their copies, as far as the image alone tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JudgedStarts {
+    /// Of functions that the image does not describe: those whose pointers may lead to copies, ascending.
+    pub evident: Vec<Address>,
+    /// Those whose addresses must stay those of the originals, because callers may read the bytes before them, ascending.
+    pub read_from_before: Vec<Address>,
 }
 
-/// Those of `starts` whose addresses must stay those of the originals when their functions have copies, in the same order: callers may
-/// read the bytes before them. `found` are functions that `image` does not describe.
+/// What [`verify`] accepts of the functions that start at `starts`, ascending, and of those `found`, which `image` does not describe. If
+/// it would not accept `found` as functions, none of them is evident.
 ///
 /// # Errors
 /// `image` is not an ELF image that can be read.
-pub fn starts_read_from_before(
-    image: &[u8],
-    found: &[Range<Address>],
-    starts: &[Address],
-) -> Result<Vec<Address>> {
-    elf::starts_read_from_before(image, found, starts)
+pub fn judge_starts(image: &[u8], found: &[Range<Address>], starts: &[Address]) -> Result<JudgedStarts> {
+    elf::judge_starts(image, found, starts)
 }
 
 /// What a copied table needs where an instruction forms its address.

@@ -46,7 +46,7 @@ use crate::processor::Processor;
 use crate::remark::Remark;
 use crate::report::{Check, Difference, Findings, VerifyReport};
 use crate::unchanged::Claims;
-use crate::{ProvenUse, TableUse, VerifyOptions, debug};
+use crate::{JudgedStarts, ProvenUse, TableUse, VerifyOptions, debug};
 
 /// [`crate::verify`] for ELF.
 pub(crate) fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyReport> {
@@ -72,18 +72,13 @@ pub(crate) fn words_read_as_numbers(image: &[u8], words: &[Address]) -> Result<V
     clones::read_as_numbers(&ElfView::parse(image)?, words)
 }
 
-/// [`crate::evident_functions`] for ELF.
-pub(crate) fn evident_functions(image: &[u8], found: &[Range<Address>]) -> Result<Vec<Address>> {
-    clones::evident(&ElfView::parse(image)?, found)
-}
-
-/// [`crate::starts_read_from_before`] for ELF.
-pub(crate) fn starts_read_from_before(
+/// [`crate::judge_starts`] for ELF.
+pub(crate) fn judge_starts(
     image: &[u8],
     found: &[Range<Address>],
     starts: &[Address],
-) -> Result<Vec<Address>> {
-    clones::read_from_before(&ElfView::parse(image)?, found, starts)
+) -> Result<JudgedStarts> {
+    clones::judge_starts(&ElfView::parse(image)?, found, starts)
 }
 
 /// [`crate::provable_tables`] for ELF.

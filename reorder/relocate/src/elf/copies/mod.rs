@@ -9,6 +9,7 @@
 
 mod aarch64;
 mod aarch64_return;
+mod appended;
 mod arranged;
 mod assumed;
 mod bodies;
@@ -328,7 +329,7 @@ fn check(file: &ElfFile<'_>, relocations: KeptRelocations) -> std::result::Resul
         let what = "relocations that the linker kept would no longer describe the code that leads to copies";
         return Err(Refusal::new(RefusalCode::Copies, what, Hint::LeaveOutRelocations));
     }
-    Ok(())
+    appended::check(file)
 }
 
 /// The largest page that a segment is aligned to.

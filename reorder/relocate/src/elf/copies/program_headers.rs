@@ -10,7 +10,7 @@ use reorder_base::hint::Hint;
 use reorder_base::little_endian::u64_at;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::ElfFile;
-use reorder_image::elf::note::notes;
+use reorder_image::elf::note::{Note, notes};
 use reorder_image::elf::segment::Segment;
 
 /// Bytes of a program header.
@@ -27,13 +27,15 @@ pub(super) struct Slot {
     pub lost: Option<LostNote>,
 }
 
-/// Notes that a running program no longer has.
+/// Notes that a running program no longer has. The later a variant, the more its note is missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LostNote {
     /// None that tools look for.
     Other,
     /// The build-id.
     BuildId,
+    /// Where the program keeps what it adds to its own crash reports, for Crashpad.
+    CrashReports,
     /// What the processor may rely on, such as branch target identification.
     Properties,
 }
@@ -50,32 +52,71 @@ pub(super) fn slot(file: &ElfFile<'_>) -> std::result::Result<Slot, Refusal> {
     let is_repeated = |segment: &Segment| property.is_some_and(|(_, known)| place(known) == place(segment));
     let mut found: Vec<(Option<LostNote>, usize)> =
         of_kind(object::elf::PT_NULL.0).map(|(index, _)| (None, index)).collect();
-    found.extend(of_kind(object::elf::PT_NOTE.0).map(|(index, segment)| {
-        let lost = if is_repeated(segment) { None } else { Some(note_in(file, segment)) };
-        (lost, index)
+    found.extend(of_kind(object::elf::PT_NOTE.0).filter_map(|(index, segment)| {
+        let lost = if is_repeated(segment) { None } else { Some(note_in(file, segment)?) };
+        Some((lost, index))
     }));
     // The headers that are missed least come first.
     found.sort_by_key(|(lost, _)| *lost);
-    found.first().map(|&(lost, index)| Slot { index, lost }).ok_or_else(|| {
-        Refusal::new(
-            RefusalCode::Copies,
-            "no program header is free for the segment of copies, and there is no note to give its own",
-            Hint::LeaveOutCopies { otherwise: Some("link with --build-id, whose note has one") },
-        )
-    })
+    found.first().map(|&(lost, index)| Slot { index, lost }).ok_or_else(|| no_slot(file))
 }
 
-/// The note in `segment` that would be missed most.
-fn note_in(file: &ElfFile<'_>, segment: &Segment) -> LostNote {
+fn no_slot(file: &ElfFile<'_>) -> Refusal {
+    let refusal = |what: String, otherwise| {
+        let what = format!("no program header is free for the segment of copies, and {what}");
+        Refusal::new(RefusalCode::Copies, what, Hint::LeaveOutCopies { otherwise: Some(otherwise) })
+    };
+    let segment = file.segments.iter().find(|segment| segment.kind == object::elf::PT_NOTE.0);
+    let Some(segment) = segment else {
+        let otherwise = "link with --build-id: the copies can take the header of that note";
+        return refusal("there is no note to give its own".to_owned(), otherwise);
+    };
+    let unknown = range_of(segment)
+        .and_then(|range| notes(file.bytes, range).find(|note| known(note).is_none()))
+        .map_or_else(String::new, |note| format!(" of {}", String::from_utf8_lossy(owner(&note))));
+    let what = format!("the note{unknown} keeps its own, because the program may look for it");
+    refusal(what, "apply before the note is added").at(segment.address)
+}
+
+fn range_of(segment: &Segment) -> Option<Range<usize>> {
+    let start = usize::try_from(segment.offset.0).ok()?;
+    Some(start..start.checked_add(usize::try_from(segment.file_size).ok()?)?)
+}
+
+/// The note in `segment` that would be missed most; `None` if the program may look for one of them: Node.js finds its application in a
+/// note.
+fn note_in(file: &ElfFile<'_>, segment: &Segment) -> Option<LostNote> {
+    let range = range_of(segment)?;
+    let (mut most, mut end) = (LostNote::Other, range.start);
+    for note in notes(file.bytes, range.clone()) {
+        most = most.max(known(&note)?);
+        end = note.description.end;
+    }
+    let rest = file.bytes.get(end..range.end)?;
+    rest.iter().all(|byte| *byte == 0).then_some(most)
+}
+
+/// What is lost with a note of a known meaning.
+fn known(note: &Note<'_>) -> Option<LostNote> {
+    const BUILD_ID: u32 = 3;
     /// `NT_GNU_PROPERTY_TYPE_0`.
     const PROPERTIES: u32 = 5;
-    let start = segment.offset.0 as usize;
-    let range = start..start + segment.file_size as usize;
-    let build_id = file.build_id_range().unwrap_or_default();
-    if notes(file.bytes, range.clone()).any(|note| note.owner == b"GNU" && note.kind == PROPERTIES) {
-        return LostNote::Properties;
+    /// `NT_ANDROID_TYPE_IDENT`, the version of the system that a program is for.
+    const ANDROID_IDENT: u32 = 1;
+    match (owner(note), note.kind) {
+        (b"GNU", BUILD_ID) => Some(LostNote::BuildId),
+        (b"GNU", PROPERTIES) => Some(LostNote::Properties),
+        (b"Crashpad", _) => Some(LostNote::CrashReports),
+        // Go's build-id and freedesktop.org's notes of packages are for tools that read files and core dumps.
+        (b"GNU" | b"Go" | b"FDO", _) | (b"Android", ANDROID_IDENT) => Some(LostNote::Other),
+        _ => None,
     }
-    if range.contains(&build_id.start) { LostNote::BuildId } else { LostNote::Other }
+}
+
+/// The owner of a note; Go counts the padding to its name.
+fn owner<'data>(note: &Note<'data>) -> &'data [u8] {
+    let end = note.owner.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &note.owner[..end]
 }
 
 /// The new segment.
@@ -131,4 +172,18 @@ fn table(file: &ElfFile<'_>) -> Option<Range<usize>> {
     let start = u64_at(file.bytes, TABLE_FIELD)? as usize;
     let end = start.checked_add(file.segments.len().checked_mul(SIZE)?)?;
     (end <= file.bytes.len()).then_some(start..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_notes_of_known_owners_may_be_lost() {
+        let lost = |owner, kind| known(&Note { owner, kind, description: 0..0 });
+        assert_eq!(lost(b"Go\0", 4), Some(LostNote::Other));
+        assert_eq!((lost(b"GNU", 1), lost(b"GNU", 3)), (Some(LostNote::Other), Some(LostNote::BuildId)));
+        assert_eq!((lost(b"Android", 1), lost(b"Android", 4)), (Some(LostNote::Other), None));
+        assert_eq!((lost(b"NODE_SEA_BLOB", 0), lost(b"", 0)), (None, None));
+    }
 }

@@ -22,7 +22,7 @@ use reorder_image::elf::analysis::fields::CodeFields;
 use reorder_image::elf::analysis::units::unit_containing;
 use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
 use reorder_image::elf::functions::ElfFunctions;
-use reorder_verify::{evident_functions, starts_read_from_before};
+use reorder_verify::{JudgedStarts, judge_starts};
 
 /// Starts of functions in `bodies` of which all addresses are known, and at a fixed address what was taken for one.
 ///
@@ -86,11 +86,9 @@ fn has_bytes_before(analysis: &Analysis<'_>, body: &Body) -> bool {
 
 /// What the verifier knows about starts of functions.
 pub(super) struct Evident {
-    /// Functions that nothing describes, ascending, and those of them that are evident to the verifier.
+    /// Functions that nothing describes, ascending.
     found: Vec<Address>,
-    evident: Vec<Address>,
-    /// Starts of `bodies` whose addresses it does not accept as those of copies, ascending.
-    read_from_before: Vec<Address>,
+    judged: JudgedStarts,
 }
 
 impl Evident {
@@ -102,20 +100,16 @@ impl Evident {
         let found = functions.found.iter().map(|range| range.start).collect();
         let mut starts: Vec<Address> = bodies.iter().map(|body| body.range.start).collect();
         starts.sort_unstable();
-        Ok(Self {
-            found,
-            evident: evident_functions(file.bytes, &functions.found)?,
-            read_from_before: starts_read_from_before(file.bytes, &functions.found, &starts)?,
-        })
+        Ok(Self { found, judged: judge_starts(file.bytes, &functions.found, &starts)? })
     }
 
     /// Whether the address of the function at `start` may become that of its copy.
     fn may_follow(&self, start: Address) -> bool {
-        self.contains(start) && self.read_from_before.binary_search(&start).is_err()
+        self.contains(start) && self.judged.read_from_before.binary_search(&start).is_err()
     }
 
     fn contains(&self, start: Address) -> bool {
-        self.found.binary_search(&start).is_err() || self.evident.binary_search(&start).is_ok()
+        self.found.binary_search(&start).is_err() || self.judged.evident.binary_search(&start).is_ok()
     }
 }
 

@@ -9,6 +9,7 @@
 //!
 //! This module shares no code with the one that makes copies. The claim only says where to look.
 
+mod appended;
 mod assumed;
 mod before_entries;
 mod branch;
@@ -24,6 +25,7 @@ mod fragments;
 mod guard;
 mod insides;
 mod instruction;
+mod lost_notes;
 mod pairing;
 mod pointers;
 mod record;
@@ -52,6 +54,7 @@ pub(super) use tables::provable;
 use super::recover::moves_between;
 use super::symbol_walk::{SymbolView, symbols};
 use super::unwind_walk::UnwindEntries;
+use crate::JudgedStarts;
 use crate::debug::copies::{Point, check_copies};
 use crate::elf::view::ElfView;
 use crate::remark::Remark;
@@ -77,6 +80,8 @@ pub(super) fn check(
     record: &Record<'_>,
     findings: &mut Findings,
 ) -> Result<()> {
+    appended::check_appended(old, new, findings);
+    lost_notes::check_lost_notes(old, new, findings);
     let segment = segments::added_segment(old, new)?;
     let section = segments::added_section(old, new, &segment)?;
     let index = old.sections.len();
@@ -139,23 +144,19 @@ pub(super) fn check(
     Ok(())
 }
 
-/// [`crate::evident_functions`] for ELF.
-pub(super) fn evident(image: &ElfView<'_>, found: &[Range<Address>]) -> Result<Vec<Address>> {
-    let evident =
-        found_functions::check_found(image, found, &moves_between(image, image)?, &mut Findings::new(0));
-    Ok(evident.unwrap_or_default())
-}
-
-/// [`crate::starts_read_from_before`] for ELF.
-pub(super) fn read_from_before(
+/// [`crate::judge_starts`] for ELF.
+pub(super) fn judge_starts(
     image: &ElfView<'_>,
     found: &[Range<Address>],
     starts: &[Address],
-) -> Result<Vec<Address>> {
-    let functions = moves_between(image, image)?.with_found(found)?;
+) -> Result<JudgedStarts> {
+    let described = moves_between(image, image)?;
+    let evident = found_functions::check_found(image, found, &described, &mut Findings::new(0));
+    let functions = described.with_found(found)?;
     let is_read =
         |start: &&Address| before_entries::is_read_from_before(image, functions.as_slice(), **start);
-    Ok(starts.iter().filter(is_read).copied().collect())
+    let read_from_before = starts.iter().filter(is_read).copied().collect();
+    Ok(JudgedStarts { evident: evident.unwrap_or_default(), read_from_before })
 }
 
 /// Where debug information of both images is compared: the first and the last byte of each copied instruction, and the first of its

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::names::stated_addresses;
-use super::words::{TableWord, may_all_be_entered};
+use super::words::{TableWord, is_own_distance, may_all_be_entered};
 use crate::elf::pair::ImagePair;
 use crate::elf::pointers::loaded_pointers;
 use crate::report::{Check, Difference};
@@ -42,7 +42,7 @@ impl Run {
     fn at(pair: ImagePair<'_>, base: Address, place: Address, count: u64) -> Option<Self> {
         let word = |number| {
             let word = TableWord::at(pair, base, place.plus(number * WIDTH), WIDTH as u8)?;
-            Some(word).filter(|word| !word.has_changed && leads_to_function(pair, word))
+            Some(word).filter(|word| !word.has_changed && word.leads_to_function(pair))
         };
         let words: Vec<TableWord> = (0..count).map(word).collect::<Option<_>>()?;
         words.windows(2).any(|both| both[0].target != both[1].target).then_some(Self { base, words })
@@ -165,24 +165,15 @@ fn holds_from_held(pair: ImagePair<'_>, place: Address, held: &[Address], budget
     let first = Address(place.0.saturating_sub(MAX_WORDS * WIDTH));
     let from = held.partition_point(|&base| base < first);
     let to = held.partition_point(|&base| base <= place);
-    let from_itself = (0..NEAR_WORDS).all(|number| {
-        let place = place.plus(number * WIDTH);
-        let own = TableWord::at(pair, place, place, WIDTH as u8);
-        own.is_some_and(|own| leads_to_function(pair, &own) && has_followed(pair, &own))
-    });
+    let from_itself = (0..NEAR_WORDS).all(|number| is_own_distance(pair, place.plus(number * WIDTH)));
     from_itself || holds_from(pair, place, &held[from..to], budget)
 }
 
 /// Whether a word leads to the new place of its target. If a function starts there, its new start counts, not the new end of the
 /// function before it.
 fn has_followed(pair: ImagePair<'_>, word: &TableWord) -> bool {
-    match leads_to_function(pair, word) {
+    match word.leads_to_function(pair) {
         true => pair.mapped(word.target) == word.found,
         false => word.is_followed(pair),
     }
-}
-
-/// Whether a word leads to the start of a function.
-fn leads_to_function(pair: ImagePair<'_>, word: &TableWord) -> bool {
-    pair.moves.starting_at(word.target).is_some()
 }

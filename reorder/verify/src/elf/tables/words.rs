@@ -45,6 +45,11 @@ impl TableWord {
         pair.is_target(self.target, self.found)
     }
 
+    /// Whether it leads to the start of a function.
+    pub(super) fn leads_to_function(&self, pair: ImagePair<'_>) -> bool {
+        pair.moves.starting_at(self.target).is_some()
+    }
+
     /// A difference at this word of the table at `start`.
     pub(super) fn difference(
         &self,
@@ -62,6 +67,12 @@ impl TableWord {
     pub(super) fn stale(&self, pair: ImagePair<'_>, start: Address) -> Difference {
         self.difference(pair, start, format!("the target {}", pair.mapped(self.target)))
     }
+}
+
+/// Whether the word at `place`, added to `place`, gives the start of a function, and in the new image the start of the same one.
+pub(super) fn is_own_distance(pair: ImagePair<'_>, place: Address) -> bool {
+    TableWord::at(pair, place, place, 4)
+        .is_some_and(|word| word.leads_to_function(pair) && pair.mapped(word.target) == word.found)
 }
 
 /// Whether an instruction of `function` starts at `target`, or the function ends there. Other words that happen to lead into

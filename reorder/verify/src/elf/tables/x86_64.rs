@@ -14,7 +14,7 @@ use super::evidence::Evidence;
 use super::extent::{End, Table};
 use super::names::{held_addresses, named_places};
 use super::shapes::{Shape, merged};
-use super::words::{TableWord, may_be_entered};
+use super::words::{TableWord, is_own_distance, may_be_entered};
 use super::{TableOutcome, disjoint};
 use crate::elf::dispatch::{Endings, Entry, Follow, KeptRegisters, Region, Thunks};
 use crate::elf::functions::CodeOutcome;
@@ -185,6 +185,7 @@ impl Tables<'_> {
             End::Calculated(count) | End::Unknown(count) => (count, next),
         };
         let mut read = Vec::new();
+        let mut are_own_distances = table.is_candidate && table.width == 4;
         for number in 0..most.min(MAX_WORDS) {
             let place = table.start.plus(number * width);
             let word = TableWord::at(self.pair, table.anchor, place, table.width);
@@ -195,6 +196,10 @@ impl Tables<'_> {
                 break;
             }
             if number > 0 && matches!(table.end, End::Unknown(_)) && self.may_end_at(table, place) {
+                break;
+            }
+            are_own_distances = are_own_distances && is_own_distance(self.pair, place);
+            if number > 0 && are_own_distances && self.leads_by_chance(table, &word) {
                 break;
             }
             read.push(word);
@@ -255,6 +260,13 @@ impl Tables<'_> {
             (word.is_followed(self.pair) && self.is_entry(table, owner.clone(), &word)).then_some(place)
         });
         before.last().map(|first| first..table.start)
+    }
+
+    /// Whether `word` of a candidate leads to the end of another function or into it by chance, where it is counted from the start of the
+    /// candidate: distances from their own places do.
+    fn leads_by_chance(&self, table: &Table, word: &TableWord) -> bool {
+        let is_home = || self.region(table.owner).is_none_or(|region| region.contains(word.target.0));
+        !word.is_followed(self.pair) && !word.leads_to_function(self.pair) && !is_home()
     }
 
     /// Whether a word can be an entry: it leads to an instruction; a distance from code leads to the start of a function or
