@@ -14,7 +14,7 @@ use reorder_image::elf::section::Section;
 use reorder_image::functions::FunctionTable;
 
 /// Bytes of a section header.
-const HEADER: usize = 64;
+pub(super) const HEADER: usize = 64;
 /// Bytes of a symbol.
 const SYMBOL: usize = 24;
 /// Positions in the file header: where section headers are, how many, and which holds their names.

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use goblin::elf::program_header::{PT_NOTE, ProgramHeader};
+use goblin::elf::program_header::PT_NOTE;
 use goblin::elf::section_header::SHT_NOTE;
 use memchr::memmem;
 
+use crate::bytes::range;
 use crate::elf::view::ElfView;
 use crate::report::{Check, Difference, Findings};
 
@@ -23,8 +24,8 @@ const MAX_NAMES: usize = 64;
 pub(super) fn check_lost_notes(old: &ElfView<'_>, new: &ElfView<'_>, findings: &mut Findings) {
     let notes = old.segments.iter().filter(|segment| segment.p_type == PT_NOTE);
     for segment in notes.filter(|segment| !new.segments.contains(segment)) {
-        let names: BTreeSet<&[u8]> =
-            strings(content(old, segment)).filter(|name| *name != CRASHPAD).collect();
+        let bytes = range(old.bytes, segment.p_offset, segment.p_filesz).unwrap_or_default();
+        let names: BTreeSet<&[u8]> = strings(bytes).filter(|name| *name != CRASHPAD).collect();
         let found = match names.iter().take(MAX_NAMES).find(|name| holds_string(old, name)) {
             Some(name) => {
                 format!("that of a note with {}, which the program holds", String::from_utf8_lossy(name))
@@ -36,12 +37,6 @@ pub(super) fn check_lost_notes(old: &ElfView<'_>, new: &ElfView<'_>, findings: &
         let expected = "that of a note for which the program does not look";
         findings.differs(Difference::new(Check::Copies, Some(segment.p_offset), place, expected, found));
     }
-}
-
-fn content<'data>(image: &ElfView<'data>, segment: &ProgramHeader) -> &'data [u8] {
-    let range = usize::try_from(segment.p_offset).ok().zip(usize::try_from(segment.p_filesz).ok());
-    let range = range.and_then(|(start, size)| Some(start..start.checked_add(size)?));
-    range.and_then(|range| image.bytes.get(range)).unwrap_or_default()
 }
 
 /// Strings where the name of a note may be, each up to the zero after it.
