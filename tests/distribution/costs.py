@@ -77,7 +77,9 @@ def compare_images(builds, paths):
 
 def pages(builds, path):
     """Pages that recorded startups of a program need with the layout of each build."""
-    setup, invocations = compare.read_list(path)
+    setup, folder, invocations = compare.read_list(path)
+    if folder:
+        sys.exit(f"costs.py: {path.name} needs a folder around it; take another program")
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         directory, original = work / "here", work / path.name
@@ -86,6 +88,7 @@ def pages(builds, path):
             compare.run(["bash", "-euc", setup], directory)
         shutil.copy(pathlib.Path(f"/usr/bin/{path.name}").resolve(), original)
         recorded = [words for kind, words in invocations if kind == "recorded"][:RECORDED]
+        recorded = [[word.replace("{here}", str(directory)) for word in words] for words in recorded]
         images = []
         for at, reorder in enumerate(builds):
             for number, words in enumerate(recorded):

@@ -45,6 +45,11 @@ impl Symbol<'_> {
         self.kind == object::elf::STT_FUNC.0 || self.kind == object::elf::STT_GNU_IFUNC.0
     }
 
+    /// Names data of a known size.
+    pub fn is_variable(&self) -> bool {
+        self.kind == object::elf::STT_OBJECT.0 && self.size > 0 && self.defining_section().is_some()
+    }
+
     /// Stands for a section.
     pub fn is_section(&self) -> bool {
         self.kind == object::elf::STT_SECTION.0

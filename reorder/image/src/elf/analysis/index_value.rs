@@ -172,12 +172,20 @@ pub(super) struct IndexValue {
     narrow: Option<Range>,
 }
 
+/// The largest index on one path. The order is that of the indices; of equal ones, a stated one comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Last {
+    pub(super) index: u64,
+    /// Whether a comparison or a constant states it. A mask or a shift may admit larger indices than the compiler knew to occur.
+    pub(super) is_stated: bool,
+}
+
 /// The effect of an instruction on a value, seen backwards.
 pub(super) enum Step {
     /// No effect.
     Same,
     /// The largest index is known.
-    Known(u64),
+    Known(Last),
     /// The value was one of these before.
     From(Vec<IndexValue>),
     /// The value cannot be followed.
@@ -194,11 +202,11 @@ impl IndexValue {
     }
 
     /// The largest index if the value is in `range`; `None` if the range covers too few bits or wraps around.
-    pub(super) fn restrict(&self, range: Range) -> Option<u64> {
+    pub(super) fn restrict(&self, range: Range) -> Option<Last> {
         (range.bits >= self.bits).then_some(())?;
         // A wider comparison bounds the lowest bits only if it leaves no others set.
         (range.last <= mask(self.bits)).then_some(())?;
-        self.largest(range.first, range.last)
+        self.largest(range.first, range.last).map(|index| Last { index, is_stated: true })
     }
 
     /// Keeps the range that a comparison of fewer bits gave.
@@ -278,14 +286,17 @@ pub(super) fn step_back(
     }
     if let Some(narrow) = value.narrow
         && zero_above(instruction, written).is_some_and(|bits| bits <= narrow.bits)
-        && let Some(last) = value.largest(narrow.first, narrow.last)
+        && let Some(index) = value.largest(narrow.first, narrow.last)
     {
-        return Step::Known(last);
+        return Step::Known(Last { index, is_stated: true });
     }
     let Some(inner) = value.extended_from(resized(written, value), false) else { return Step::Unknown };
     let operand = |number| Location::of_operand(instruction, number);
     let one = |value: Option<IndexValue>| value.map_or(Step::Unknown, |value| Step::From(vec![value]));
-    let range = |first, last| inner.largest(first, last).map_or(Step::Unknown, Step::Known);
+    let range = |first: u64, last: u64| {
+        let index = inner.largest(first, last);
+        index.map_or(Step::Unknown, |index| Step::Known(Last { index, is_stated: first == last }))
+    };
     let constant = instruction.try_immediate(1).ok().map(|value| value & mask(inner.bits));
     match instruction.mnemonic() {
         Mnemonic::Mov => match constant {

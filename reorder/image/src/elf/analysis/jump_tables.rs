@@ -17,6 +17,7 @@ use crate::elf::analysis::block_uses::BlockUses;
 use crate::elf::analysis::blocks::{Block, BlockIndex, GapContent, Partition};
 use crate::elf::analysis::dispatch::{BlockFlow, Dispatch};
 use crate::elf::analysis::references::Finding;
+use crate::elf::analysis::table_bound::Bound;
 use crate::elf::analysis::table_extent::{
     AllTables, Extent, Owner, Shown, extent, may_be_table, own_targets, reached,
 };
@@ -133,7 +134,7 @@ pub(crate) fn find_tables(context: &TableContext<'_, '_>, decoded: &[DecodedBloc
 struct BlockDispatches {
     owner: BlockIndex,
     /// Bases of tables, with the number of entries that the code can reach.
-    tables: BTreeMap<Address, Option<u64>>,
+    tables: BTreeMap<Address, Option<Bound>>,
     /// What may be a table, but is not known to be one.
     suspects: Vec<Address>,
     /// Jumps that are not explained.

@@ -2,7 +2,7 @@
 //!
 //! Follows the index of the load backwards over *every* path, through copies, extensions and sums with constants, to
 //! the comparison or mask that bounds it. The result is the largest index of all paths plus one; if any path has no bound,
-//! neither has the table. It is an upper bound: if the compiler knew more than the comparison states, the table is shorter.
+//! neither has the table. It is an upper bound: if the compiler knew more than the comparison or mask states, the table is shorter.
 //!
 //! The result is sound because a comparison counts only if no instruction writes the value between it and its branch, only
 //! for the side of the branch that leads here, and only if it is as wide as the known part of the value.
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
 use super::dispatch::{BlockFlow, writes};
-use super::index_value::{IndexValue, Location, Range, Step, step_back};
+use super::index_value::{IndexValue, Last, Location, Range, Step, step_back};
 use crate::decode::x86_64::is_call;
 
 /// Bound on the states that one search visits; a longer search gives no bound.
@@ -21,6 +21,15 @@ const MAX_STATES: usize = 4_000;
 const MAX_DISTANCE: usize = 32;
 /// Bound on the entries of one table; compilers emit fewer.
 const MAX_ENTRIES: u64 = 1 << 16;
+
+/// An upper bound on the entries of a table. The order is that of the counts; of equal ones, a stated one comes last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bound {
+    /// The number of entries that the code can reach.
+    pub entries: u64,
+    /// Whether a comparison or a constant states it, not only a mask or a shift.
+    pub is_stated: bool,
+}
 
 /// One state of a search: the value before the instruction at `position`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,12 +45,12 @@ pub(crate) fn bound_of_load(
     load: usize,
     is_entered: &dyn Fn(usize) -> bool,
     factory: &mut InstructionInfoFactory,
-) -> Option<u64> {
+) -> Option<Bound> {
     let index = flow.instructions()[load].memory_index();
     if index == Register::None {
         return None;
     }
-    let mut largest = 0;
+    let mut largest = Last { index: 0, is_stated: false };
     let mut visited = BTreeSet::new();
     let mut pending = vec![State { position: load, value: IndexValue::in_register(index) }];
     while let Some(state) = pending.pop() {
@@ -81,8 +90,8 @@ pub(crate) fn bound_of_load(
             return None;
         }
     }
-    let entries = largest.checked_add(1)?;
-    (entries <= MAX_ENTRIES).then_some(entries)
+    let entries = largest.index.checked_add(1)?;
+    (entries <= MAX_ENTRIES).then_some(Bound { entries, is_stated: largest.is_stated })
 }
 
 /// The range of the value that the branch at `branch` admits on this path.

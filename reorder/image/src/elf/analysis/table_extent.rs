@@ -4,8 +4,9 @@
 //! Data may also be read from its end or from an address outside of it, so references do not separate tables from arrays.
 //! Two kinds of evidence do:
 //!
-//! * the code before the load: if it bounds the index to n entries, and n words can be entries, these are the table; if a later word
-//!   is necessary, the end is unknown;
+//! * the code before the load: if a comparison bounds the index to n entries, and n words can be entries, these are the table; if a
+//!   later word is necessary, the end is unknown. A mask is only a limit: of `switch (x & 7)` with five cases and an unreachable
+//!   default, compilers write five words;
 //! * necessity: if a word leads to an instruction that neither other code nor another table reaches, it is an entry, since
 //!   compilers emit no dead code; and so are all words before it.
 //!
@@ -25,6 +26,7 @@ use rayon::prelude::*;
 use super::blocks::{Block, BlockIndex, GapContent};
 use super::jump_tables::{TableContext, end_is_own, next_at_end};
 use super::references::is_boundary;
+use super::table_bound::Bound;
 use crate::elf::section::Section;
 use reorder_base::address::Address;
 
@@ -83,7 +85,7 @@ pub(crate) struct Shown {
     /// The address that distances count from, which is the first word's.
     pub base: Address,
     /// The number of entries within the code's bound, if it has one.
-    pub bound: Option<u64>,
+    pub bound: Option<Bound>,
 }
 
 /// The tables of all dispatches. Each ends where the next begins, at the latest.
@@ -115,7 +117,9 @@ impl AllTables {
 
     /// The largest number of entries of a table.
     fn limit(&self, table: Shown) -> usize {
-        (self.room(table.base) / 4).min(table.bound.unwrap_or(u64::MAX)).min(MAX_ENTRIES as u64) as usize
+        (self.room(table.base) / 4)
+            .min(table.bound.map_or(u64::MAX, |bound| bound.entries))
+            .min(MAX_ENTRIES as u64) as usize
     }
 
     /// Bytes from `base` to the next table; all ones if none follows.
@@ -140,9 +144,11 @@ pub(crate) fn extent(
 ) -> Extent {
     let Shown { base, bound } = table;
     let mut entries = possible_entries(context, owner.index, owner.block, base, all.limit(table));
-    let is_complete = bound == Some(entries.len() as u64) && entries.iter().all(|(_, target)| {
-        !matches!(target, Target::Other(other, _) if !is_part(context, owner.index, *other))
-    });
+    let is_bounded = bound.is_some_and(|bound| bound.entries == entries.len() as u64)
+        && entries.iter().all(|(_, target)| {
+            !matches!(target, Target::Other(other, _) if !is_part(context, owner.index, *other))
+        });
+    let is_complete = is_bounded && bound.is_some_and(|bound| bound.is_stated);
     if !is_complete {
         // Words that lead nowhere stay as they are, so it does not matter whether the last ones are entries.
         let used = entries.iter().rposition(|(_, target)| *target != Target::Nowhere);
@@ -161,6 +167,8 @@ pub(crate) fn extent(
         }
     }
     let certain = if is_complete && (entries.len() <= unnamed || necessary(&entries) > unnamed) {
+        entries.len()
+    } else if is_bounded && necessary(&entries) == entries.len() {
         entries.len()
     } else {
         let entries = &entries[..entries.len().min(unnamed)];

@@ -19,6 +19,7 @@ use crate::decode::x86_64::{DecodedBlock, decode_block};
 use crate::elf::code::CodeSpace;
 use crate::elf::functions::ElfFunctions;
 use crate::elf::relocation::{LoaderAction, LoaderRelocation};
+use crate::elf::symbol::Symbol;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
@@ -228,8 +229,9 @@ fn named_data(
         .dynamic_symbols
         .iter()
         .filter(|symbol| symbol.defining_section().is_some() && !symbol.is_thread_local());
-    let exported = exported.map(|symbol| symbol.value);
-    sorted(data_references.iter().copied().chain(symbolic).chain(exported).collect())
+    let variables = functions.symbols.iter().filter(Symbol::is_variable);
+    let symbols = exported.chain(variables).map(|symbol| symbol.value);
+    sorted(data_references.iter().copied().chain(symbolic).chain(symbols).collect())
 }
 
 fn related_blocks(findings: &[Finding]) -> Vec<(BlockIndex, BlockIndex)> {

@@ -200,15 +200,6 @@ impl Region {
         counts
     }
 
-    /// Numbers of indices that masks admit: of `and $7, %eax`, eight.
-    pub(crate) fn masked_counts(&self) -> Vec<u64> {
-        let masks = self.instructions.iter().filter(|instruction| instruction.mnemonic() == Mnemonic::And);
-        masks
-            .filter_map(|instruction| instruction.try_immediate(1).ok()?.checked_add(1))
-            .filter(|count| count.is_power_of_two())
-            .collect()
-    }
-
     /// The position of the instruction that control reaches after the one at `position`.
     pub(super) fn next(&self, position: usize) -> Option<usize> {
         self.position(self.instructions[position].next_ip())

@@ -86,6 +86,14 @@ pub(super) fn end_of(index: Bounds) -> (u64, End) {
 }
 
 impl End {
+    /// The number of words that the bounds of the index admit.
+    pub(super) fn count(self) -> Option<u64> {
+        match self {
+            Self::Proven(count) | Self::Calculated(count) => Some(count),
+            Self::Unknown(_) => None,
+        }
+    }
+
     /// The end of a table that two dispatches use.
     pub(super) fn joined(self, other: Self) -> Self {
         match (self, other) {

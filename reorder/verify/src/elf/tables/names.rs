@@ -1,8 +1,8 @@
 //! Data that something names: where data may begin.
 
 use goblin::elf::header::ET_EXEC;
-use goblin::elf::section_header::SHT_DYNSYM;
-use goblin::elf::sym::STT_TLS;
+use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
+use goblin::elf::sym::{STT_OBJECT, STT_TLS};
 use rayon::prelude::*;
 
 use crate::elf::absolute::section_constants;
@@ -18,14 +18,26 @@ pub(super) fn held_addresses(pair: ImagePair<'_>, formed: &[Address]) -> Vec<Add
     sorted(formed.iter().copied().chain(stored).chain(loaded_pointers(pair.old)).collect())
 }
 
-/// All that code, pointers and exported symbols name, sorted; `references` are the addresses that code forms.
-pub(super) fn named_places(pair: ImagePair<'_>, references: &[Address]) -> Vec<Address> {
+/// All that code, pointers, exported symbols and `variables` name, sorted; `references` are the addresses that code forms.
+pub(super) fn named_places(
+    pair: ImagePair<'_>,
+    references: &[Address],
+    variables: &[Address],
+) -> Vec<Address> {
     let exported = symbols(pair.old, SHT_DYNSYM);
     let exported = exported.filter(|symbol| symbol.is_defined() && symbol.kind != STT_TLS);
     let mut named = held_addresses(pair, references);
     named.extend(stated_addresses(pair));
     named.extend(exported.map(|symbol| Address(symbol.value)));
+    named.extend(variables);
     sorted(named)
+}
+
+/// Where symbols say that variables begin, sorted. Compilers give tables no symbols.
+pub(super) fn variables(pair: ImagePair<'_>) -> Vec<Address> {
+    let all = symbols(pair.old, SHT_SYMTAB);
+    let sized = all.filter(|symbol| symbol.is_defined() && symbol.kind == STT_OBJECT && symbol.size > 0);
+    sorted(sized.map(|symbol| Address(symbol.value)).collect())
 }
 
 /// Each address once, ascending.

@@ -47,16 +47,22 @@ impl Tables<'_> {
             Some(position) => !reached[position],
             None => self.evidence.is_orphan(word.target),
         };
-        let certain = taken.iter().rposition(is_necessary).map_or(0, |last| last + 1);
-        let shown = match self.is_counted(table, read, changed, &region)
+        // Where an earlier word leads, a word is not necessary: it may be data that equals that word.
+        let mut seen = BTreeSet::new();
+        let new_targets = taken.iter().enumerate().filter(|(_, word)| seen.insert(word.target));
+        let certain =
+            new_targets.filter(|(_, word)| is_necessary(word)).last().map_or(0, |(last, _)| last + 1);
+        // Where the index is bounded, comparisons in the code show no more.
+        let is_bounded = !matches!(table.end, End::Unknown(_));
+        let shown = match !is_bounded && self.is_counted(table, read, changed, &region)
             || self.ends_by_itself(table, taken, rest, certain, &region)
         {
             true => changed,
             false => certain,
         };
         let unnamed = self.words_before_name(table);
-        // A calculation that bounds the index to these words, and a word after the name that must be an entry, outweigh the name.
-        let is_whole = table.end == End::Calculated(read.len() as u64) && certain > unnamed;
+        // A bound on the index that includes these words, and a word after the name that must be an entry, outweigh the name.
+        let is_whole = table.end.count() == Some(read.len() as u64) && certain > unnamed;
         if let Some(word) = taken.get(shown.min(unnamed)).filter(|_| !is_whole) {
             outcome.differences.push(word.difference(
                 self.pair,
@@ -97,7 +103,9 @@ impl Tables<'_> {
         certain: usize,
         region: &Region,
     ) -> bool {
-        let is_home = |word: &TableWord| self.leads_home(table, word, region);
+        let owner = self.pair.moves.as_slice().get(table.owner as usize);
+        let is_after = |word: &TableWord| owner.is_some_and(|owner| owner.old_end() == word.target);
+        let is_home = |word: &TableWord| region.position(word.target.0).is_some() || is_after(word);
         let (before, after) = taken.split_at(certain);
         let known: BTreeSet<Address> = before.iter().map(|word| word.target).collect();
         let is_likely = || after.iter().all(|word| known.contains(&word.target)) || taken.iter().all(is_home);
@@ -118,27 +126,11 @@ impl Tables<'_> {
 
     /// Whether the code compares a value with the number of changed words, or with a larger number if the words up to it
     /// lead to targets that stayed.
-    ///
-    /// A mask that admits this number counts as well, if all words up to it lead into the function or to its end. Only a mask bounds the index of
-    /// some switches whose jump is never executed: a compiler that repeats the body of a loop repeats the switch, and no comparison
-    /// before the second one excludes anything that is left.
     fn is_counted(&self, table: &Table, read: &[TableWord], changed: usize, region: &Region) -> bool {
         let (least, words) = (changed as u64 + table.unread, read.len() as u64 + table.unread);
         let still = read[changed..].iter().take_while(|word| word.is_followed(self.pair)).count() as u64;
-        let is_in_reach = |&count: &u64| (least..=(least + still).min(words)).contains(&count);
-        let all_lead_home = |count: u64| {
-            let masked = usize::try_from(count - table.unread).ok().and_then(|count| read.get(..count));
-            masked.is_some_and(|words| words.iter().all(|word| self.leads_home(table, word, region)))
-        };
-        region.compared_counts().iter().any(is_in_reach)
-            || region.masked_counts().iter().any(|count| is_in_reach(count) && all_lead_home(*count))
-    }
-
-    /// Whether a word leads to an instruction of the function or its parts, or to the function's end, where impossible cases lead.
-    fn leads_home(&self, table: &Table, word: &TableWord, region: &Region) -> bool {
-        let owner = self.pair.moves.as_slice().get(table.owner as usize);
-        let is_after = || owner.is_some_and(|owner| owner.old_end() == word.target);
-        region.position(word.target.0).is_some() || is_after()
+        let counts = region.compared_counts();
+        counts.iter().any(|&count| (least..=(least + still).min(words)).contains(&count))
     }
 
     /// A word that stayed although it can only be an entry that had to follow.

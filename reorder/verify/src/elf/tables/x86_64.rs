@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use super::evidence::Evidence;
 use super::extent::{End, Table};
-use super::names::{held_addresses, named_places};
+use super::names::{held_addresses, named_places, variables};
 use super::shapes::{Shape, merged};
 use super::words::{TableWord, is_own_distance, may_be_entered};
 use super::{TableOutcome, disjoint};
@@ -49,6 +49,7 @@ pub(super) fn analysed<T>(
     entries.par_sort_unstable();
     let endings = Endings::of(pair.old, pair.moves, &code.last_calls);
     let kept = KeptRegisters::of(pair.old);
+    let variables = variables(pair);
     let mut tables = Tables {
         pair,
         evidence: &evidence,
@@ -57,7 +58,8 @@ pub(super) fn analysed<T>(
         kept: &kept,
         entries: &entries,
         references: &code.references,
-        named: named_places(pair, &code.references),
+        named: named_places(pair, &code.references, &variables),
+        variables,
         written: written_places(pair.old).into_iter().map(Address).collect(),
         starts: Vec::new(),
         possible: Vec::new(),
@@ -128,6 +130,8 @@ pub(super) struct Tables<'a> {
     pub(super) references: &'a [Address],
     /// `references`, and what pointers and symbols name, sorted.
     pub(super) named: Vec<Address>,
+    /// Where variables begin, sorted.
+    pub(super) variables: Vec<Address>,
     /// Places that the loader writes to, which hold no distances, sorted.
     pub(super) written: Vec<Address>,
     /// Where tables start for certain, sorted.
@@ -210,15 +214,20 @@ impl Tables<'_> {
                 self.followed_before(table, owner.old_start..owner.old_end()).into_iter().collect();
             return TableOutcome { words: read.len(), followed, ..TableOutcome::default() };
         }
-        let is_plain = |count: u64| {
-            let end = table.start.plus(count * width);
-            let inside = self.named.partition_point(|&name| name <= table.start);
-            read.len() as u64 == count && self.named.get(inside).is_none_or(|&name| name >= end)
+        let end = table.start.plus(read.len() as u64 * width);
+        let has_inside = |names: &[Address]| {
+            let first = names.partition_point(|&name| name <= table.start);
+            names.get(first).is_some_and(|&name| name < end)
         };
         let is_certain = match table.end {
             End::Proven(_) => true,
-            End::Calculated(count) => is_plain(count),
+            End::Calculated(count) => read.len() as u64 == count && !has_inside(&self.named),
             End::Unknown(_) => listed == Some(true),
+        };
+        let may_be_shorter = match table.end {
+            End::Proven(_) => has_inside(&self.variables),
+            End::Calculated(_) => is_certain,
+            End::Unknown(_) => false,
         };
         if let Some(outcome) = self.check_counted(table, &read, shape) {
             return outcome;
@@ -227,6 +236,11 @@ impl Tables<'_> {
             true => self.check_with_unread(table, &read, next, shape),
             false => self.check_open(table, &read, shape),
         };
+        if may_be_shorter && outcome.differences.is_empty() {
+            // Each word that the index can reach had to follow. But the compiler may have known more about the index than its code
+            // shows: then the last of these words are other data, which had to stay.
+            outcome.differences = self.check_open(table, &read, shape).differences;
+        }
         outcome.followed.extend(self.followed_before(table, owner.old_start..owner.old_end()));
         outcome
     }
