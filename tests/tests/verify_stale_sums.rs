@@ -16,7 +16,7 @@ use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::Arrangement;
 use reorder_relocate::apply::elf::apply;
-use reorder_verify::{VerifyOptions, VerifyReport, verify};
+use reorder_verify::{Difference, VerifyOptions, VerifyReport, verify};
 
 /// The distances of the fixture: two functions that follow each other at 16 bytes, and the end of the table.
 const DISTANCES: [u8; 12] = [16, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0];
@@ -29,6 +29,27 @@ fn distances_from_loaded_addresses_must_not_go_stale() {
     let report = report_of_unaware(&whole, &DISTANCES, &[0; DISTANCES.len()], 2);
     let is_stale = |place: &str| place.contains("which a jump may add to");
     assert!(report.differences.iter().any(|difference| is_stale(&difference.place)), "{report:#?}");
+}
+
+/// The same for the symbol of an array that follows a jump table: without it, the writer takes the array's words for entries, as the
+/// comparison before the jump admits them.
+#[test]
+fn words_of_a_variable_after_a_table_must_not_follow_code() {
+    let whole = built_with("gcc", "mask_exceeds_table", &["-DCOMPARED"]);
+    let file = object::File::parse(whole.as_slice()).unwrap();
+    let numbers = file.symbol_by_name("numbers").unwrap();
+    let section = u16::try_from(numbers.section_index().unwrap().0).unwrap();
+    // What follows the name in the symbol table: kind, visibility, section, value and size.
+    let symbol_of = |kind: u8| {
+        let place = [numbers.address(), numbers.size()].map(u64::to_le_bytes).concat();
+        [&[kind, 0][..], &section.to_le_bytes(), &place].concat()
+    };
+    let [variable, label] = [object::elf::STT_OBJECT, object::elf::STT_NOTYPE].map(|kind| symbol_of(kind.0));
+    let report = report_of_unaware(&whole, &variable, &label, 1);
+    let is_changed = |difference: &Difference| {
+        difference.place.contains("of the table") && difference.expected.contains("no change")
+    };
+    assert!(report.differences.iter().any(is_changed), "{report:#?}");
 }
 
 /// The same for code that takes 16 bytes off its own address and calls the sum: the instruction that does so is put back.
