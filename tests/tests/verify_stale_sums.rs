@@ -31,8 +31,8 @@ fn distances_from_loaded_addresses_must_not_go_stale() {
     assert!(report.differences.iter().any(|difference| is_stale(&difference.place)), "{report:#?}");
 }
 
-/// The same for the symbol of an array that follows a jump table: without it, the writer takes the array's words for entries, as the
-/// comparison before the jump admits them.
+/// The same for the symbol of an array that follows a jump table: without the symbol, the writer takes the array's words for entries,
+/// because the comparison before the jump admits eight indices.
 #[test]
 fn words_of_a_variable_after_a_table_must_not_follow_code() {
     let whole = built_with("gcc", "mask_exceeds_table", &["-DCOMPARED"]);

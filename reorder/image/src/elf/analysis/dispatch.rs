@@ -14,7 +14,8 @@ use iced_x86::{
 
 use crate::decode::padding::is_no_operation;
 use crate::decode::x86_64::is_call;
-use crate::elf::analysis::table_bound::{Bound, bound_of_load};
+use crate::elf::analysis::index_value::LargestIndex;
+use crate::elf::analysis::table_bound::bound_of_load;
 use reorder_base::address::Address;
 
 /// Where a jump through a register goes.
@@ -24,9 +25,9 @@ pub enum Dispatch {
     Pointer,
     /// To base + loaded distance.
     Table {
-        /// Addresses that the base register may hold, each with the number of entries that the code can reach, if the code
+        /// Addresses that the base register may hold, each with the largest index that the code can reach, if the code
         /// before the load bounds it; empty if the register could not be followed.
-        bases: BTreeMap<Address, Option<Bound>>,
+        bases: BTreeMap<Address, Option<LargestIndex>>,
         /// Whether the base of some sum is formed nowhere in the block: it is loaded, passed in or computed.
         has_loaded_base: bool,
         /// Whether all bases are addresses that the block forms, on every path.
@@ -244,16 +245,16 @@ impl BlockFlow {
         found: &BTreeSet<Address>,
         loads: &BTreeSet<usize>,
         is_entered: &dyn Fn(Address) -> bool,
-        bases: &mut BTreeMap<Address, Option<Bound>>,
+        bases: &mut BTreeMap<Address, Option<LargestIndex>>,
         factory: &mut InstructionInfoFactory,
     ) {
         let is_entered = |position: usize| is_entered(Address(self.instructions[position].ip()));
-        let mut bounds: BTreeMap<Address, Option<Bound>> = BTreeMap::new();
+        let mut bounds: BTreeMap<Address, Option<LargestIndex>> = BTreeMap::new();
         for &load in loads {
             let bound = bound_of_load(self, load, &is_entered, factory);
             let register = self.instructions[load].memory_base().full_register();
             for base in self.sources(load, register, factory).bases {
-                let known = bounds.entry(base).or_insert_with(|| Some(Bound::default()));
+                let known = bounds.entry(base).or_insert_with(|| Some(LargestIndex::default()));
                 *known = known.and_then(|known| bound.map(|bound| bound.max(known)));
             }
         }

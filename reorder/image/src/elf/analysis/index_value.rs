@@ -172,12 +172,20 @@ pub(super) struct IndexValue {
     narrow: Option<Range>,
 }
 
-/// The largest index on one path. The order is that of the indices; of equal ones, a stated one comes last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Last {
-    pub(super) index: u64,
-    /// Whether a comparison or a constant states it. A mask or a shift may admit larger indices than the compiler knew to occur.
-    pub(super) is_stated: bool,
+/// The largest index of a table that the code can reach. The order is that of the indices; of equal ones, a stated one comes last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LargestIndex {
+    /// The index.
+    pub index: u64,
+    /// Whether a comparison or a constant states it. A mask or a shift may admit indices that, as the compiler knew, never occur.
+    pub is_stated: bool,
+}
+
+impl LargestIndex {
+    /// The number of entries up to this index.
+    pub fn entries(self) -> u64 {
+        self.index.saturating_add(1)
+    }
 }
 
 /// The effect of an instruction on a value, seen backwards.
@@ -185,7 +193,7 @@ pub(super) enum Step {
     /// No effect.
     Same,
     /// The largest index is known.
-    Known(Last),
+    Known(LargestIndex),
     /// The value was one of these before.
     From(Vec<IndexValue>),
     /// The value cannot be followed.
@@ -202,11 +210,12 @@ impl IndexValue {
     }
 
     /// The largest index if the value is in `range`; `None` if the range covers too few bits or wraps around.
-    pub(super) fn restrict(&self, range: Range) -> Option<Last> {
+    pub(super) fn restrict(&self, range: Range) -> Option<LargestIndex> {
         (range.bits >= self.bits).then_some(())?;
         // A wider comparison bounds the lowest bits only if it leaves no others set.
         (range.last <= mask(self.bits)).then_some(())?;
-        self.largest(range.first, range.last).map(|index| Last { index, is_stated: true })
+        let index = self.largest(range.first, range.last)?;
+        Some(LargestIndex { index, is_stated: range.last < mask(range.bits) })
     }
 
     /// Keeps the range that a comparison of fewer bits gave.
@@ -288,14 +297,14 @@ pub(super) fn step_back(
         && zero_above(instruction, written).is_some_and(|bits| bits <= narrow.bits)
         && let Some(index) = value.largest(narrow.first, narrow.last)
     {
-        return Step::Known(Last { index, is_stated: true });
+        return Step::Known(LargestIndex { index, is_stated: narrow.last < mask(narrow.bits) });
     }
     let Some(inner) = value.extended_from(resized(written, value), false) else { return Step::Unknown };
     let operand = |number| Location::of_operand(instruction, number);
     let one = |value: Option<IndexValue>| value.map_or(Step::Unknown, |value| Step::From(vec![value]));
     let range = |first: u64, last: u64| {
         let index = inner.largest(first, last);
-        index.map_or(Step::Unknown, |index| Step::Known(Last { index, is_stated: first == last }))
+        index.map_or(Step::Unknown, |index| Step::Known(LargestIndex { index, is_stated: first == last }))
     };
     let constant = instruction.try_immediate(1).ok().map(|value| value & mask(inner.bits));
     match instruction.mnemonic() {

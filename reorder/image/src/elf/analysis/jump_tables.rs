@@ -16,8 +16,8 @@ use crate::decode::x86_64::DecodedBlock;
 use crate::elf::analysis::block_uses::BlockUses;
 use crate::elf::analysis::blocks::{Block, BlockIndex, GapContent, Partition};
 use crate::elf::analysis::dispatch::{BlockFlow, Dispatch};
+use crate::elf::analysis::index_value::LargestIndex;
 use crate::elf::analysis::references::Finding;
-use crate::elf::analysis::table_bound::Bound;
 use crate::elf::analysis::table_extent::{
     AllTables, Extent, Owner, Shown, extent, may_be_table, own_targets, reached,
 };
@@ -133,8 +133,8 @@ pub(crate) fn find_tables(context: &TableContext<'_, '_>, decoded: &[DecodedBloc
 /// What the jumps of one block do.
 struct BlockDispatches {
     owner: BlockIndex,
-    /// Bases of tables, with the number of entries that the code can reach.
-    tables: BTreeMap<Address, Option<Bound>>,
+    /// Bases of tables, with the largest index that the code can reach.
+    tables: BTreeMap<Address, Option<LargestIndex>>,
     /// What may be a table, but is not known to be one.
     suspects: Vec<Address>,
     /// Jumps that are not explained.

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
 use super::dispatch::{BlockFlow, writes};
-use super::index_value::{IndexValue, Last, Location, Range, Step, step_back};
+use super::index_value::{IndexValue, LargestIndex, Location, Range, Step, step_back};
 use crate::decode::x86_64::is_call;
 
 /// Bound on the states that one search visits; a longer search gives no bound.
@@ -22,15 +22,6 @@ const MAX_DISTANCE: usize = 32;
 /// Bound on the entries of one table; compilers emit fewer.
 const MAX_ENTRIES: u64 = 1 << 16;
 
-/// An upper bound on the entries of a table. The order is that of the counts; of equal ones, a stated one comes last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bound {
-    /// The number of entries that the code can reach.
-    pub entries: u64,
-    /// Whether a comparison or a constant states it, not only a mask or a shift.
-    pub is_stated: bool,
-}
-
 /// One state of a search: the value before the instruction at `position`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
@@ -38,19 +29,19 @@ struct State {
     value: IndexValue,
 }
 
-/// Number of entries that the load at `load` can read. `is_entered` tells which positions a jump table may lead to; their
+/// The largest index that the load at `load` can read. `is_entered` tells which positions a jump table may lead to; their
 /// predecessors are not known here.
 pub(crate) fn bound_of_load(
     flow: &BlockFlow,
     load: usize,
     is_entered: &dyn Fn(usize) -> bool,
     factory: &mut InstructionInfoFactory,
-) -> Option<Bound> {
+) -> Option<LargestIndex> {
     let index = flow.instructions()[load].memory_index();
     if index == Register::None {
         return None;
     }
-    let mut largest = Last { index: 0, is_stated: false };
+    let mut largest = LargestIndex::default();
     let mut visited = BTreeSet::new();
     let mut pending = vec![State { position: load, value: IndexValue::in_register(index) }];
     while let Some(state) = pending.pop() {
@@ -90,8 +81,7 @@ pub(crate) fn bound_of_load(
             return None;
         }
     }
-    let entries = largest.index.checked_add(1)?;
-    (entries <= MAX_ENTRIES).then_some(Bound { entries, is_stated: largest.is_stated })
+    (largest.index < MAX_ENTRIES).then_some(largest)
 }
 
 /// The range of the value that the branch at `branch` admits on this path.

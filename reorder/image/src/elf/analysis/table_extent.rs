@@ -5,8 +5,8 @@
 //! Two kinds of evidence do:
 //!
 //! * the code before the load: if a comparison bounds the index to n entries, and n words can be entries, these are the table; if a
-//!   later word is necessary, the end is unknown. A mask is only a limit: of `switch (x & 7)` with five cases and an unreachable
-//!   default, compilers write five words;
+//!   later word is necessary, the end is unknown. A mask is only a limit: for `switch (x & 7)` with five cases and an unreachable
+//!   default, compilers write five words, not eight;
 //! * necessity: if a word leads to an instruction that neither other code nor another table reaches, it is an entry, since
 //!   compilers emit no dead code; and so are all words before it.
 //!
@@ -14,7 +14,7 @@
 //! end follows them. An array can hold the distance to a case by chance.
 //!
 //! Something that refers to a place in a table may refer to an array that begins there. So words from there on prove
-//! nothing, unless a bound on the index includes them and one of them is necessary.
+//! nothing, unless a bound on the index includes them and one after the last such place is necessary.
 //!
 //! If words remain that can be entries but are not proven to be, the end is unknown: the owner is pinned, and so is all code
 //! to which these words can lead.
@@ -24,9 +24,9 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 
 use super::blocks::{Block, BlockIndex, GapContent};
+use super::index_value::LargestIndex;
 use super::jump_tables::{TableContext, end_is_own, next_at_end};
 use super::references::is_boundary;
-use super::table_bound::Bound;
 use crate::elf::section::Section;
 use reorder_base::address::Address;
 
@@ -84,8 +84,8 @@ pub(crate) struct Owner<'owner> {
 pub(crate) struct Shown {
     /// The address that distances count from, which is the first word's.
     pub base: Address,
-    /// The number of entries within the code's bound, if it has one.
-    pub bound: Option<Bound>,
+    /// The largest index that the code can reach, if something bounds it.
+    pub bound: Option<LargestIndex>,
 }
 
 /// The tables of all dispatches. Each ends where the next begins, at the latest.
@@ -118,7 +118,7 @@ impl AllTables {
     /// The largest number of entries of a table.
     fn limit(&self, table: Shown) -> usize {
         (self.room(table.base) / 4)
-            .min(table.bound.map_or(u64::MAX, |bound| bound.entries))
+            .min(table.bound.map_or(u64::MAX, |bound| bound.entries()))
             .min(MAX_ENTRIES as u64) as usize
     }
 
@@ -144,7 +144,7 @@ pub(crate) fn extent(
 ) -> Extent {
     let Shown { base, bound } = table;
     let mut entries = possible_entries(context, owner.index, owner.block, base, all.limit(table));
-    let is_bounded = bound.is_some_and(|bound| bound.entries == entries.len() as u64)
+    let is_bounded = bound.is_some_and(|bound| bound.entries() == entries.len() as u64)
         && entries.iter().all(|(_, target)| {
             !matches!(target, Target::Other(other, _) if !is_part(context, owner.index, *other))
         });
@@ -166,9 +166,10 @@ pub(crate) fn extent(
             return Extent::Unproven(others(context, owner.index, owner.block, &all_entries));
         }
     }
-    let certain = if is_complete && (entries.len() <= unnamed || necessary(&entries) > unnamed) {
-        entries.len()
-    } else if is_bounded && necessary(&entries) == entries.len() {
+    // A necessary word proves all words before it, whatever is named among them.
+    let needed = necessary(&entries);
+    let is_past_names = needed >= words_up_to_last_name(context, base, entries.len());
+    let certain = if is_complete && is_past_names || is_bounded && needed == entries.len() {
         entries.len()
     } else {
         let entries = &entries[..entries.len().min(unnamed)];
@@ -241,6 +242,13 @@ fn words_before_name(context: &TableContext<'_, '_>, base: Address) -> usize {
     let after = context.named_data.partition_point(|name| *name <= base);
     let name = context.named_data.get(after).map_or(u64::MAX, |name| name.distance_from(base));
     usize::try_from(name / 4).unwrap_or(usize::MAX)
+}
+
+/// Number of words up to and with the one in which the last of the names among the first `entries` words lies; 0 if there is none.
+fn words_up_to_last_name(context: &TableContext<'_, '_>, base: Address, entries: usize) -> usize {
+    let after = context.named_data.partition_point(|name| *name < base.plus(4 * entries as u64));
+    let last = context.named_data[..after].last().filter(|name| **name > base);
+    last.map_or(0, |name| name.distance_from(base) as usize / 4 + 1)
 }
 
 /// Whether only a table can lead to the target.

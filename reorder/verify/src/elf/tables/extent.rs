@@ -9,7 +9,7 @@ const MIN_TYPE_BOUND: u64 = 255;
 /// How the end of a table is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The code compares the index: exactly this many words.
+    /// The code compares the index: this many words, unless a variable begins among them.
     Proven(u64),
     /// A calculation bounds the index: this many words, unless some of them are other data.
     Calculated(u64),
@@ -102,8 +102,15 @@ impl End {
                 Self::Unknown(one.max(two))
             }
             (Self::Unknown(one), Self::Proven(two) | Self::Calculated(two)) => Self::Unknown(one.max(two)),
-            (Self::Calculated(one), Self::Proven(two) | Self::Calculated(two))
-            | (Self::Proven(one), Self::Calculated(two)) => Self::Calculated(one.max(two)),
+            (Self::Calculated(one), Self::Calculated(two)) => Self::Calculated(one.max(two)),
+            (Self::Calculated(limit), Self::Proven(count))
+            | (Self::Proven(count), Self::Calculated(limit)) => {
+                if count >= limit {
+                    Self::Proven(count)
+                } else {
+                    Self::Calculated(limit)
+                }
+            }
         }
     }
 }

@@ -47,22 +47,29 @@ impl Tables<'_> {
             Some(position) => !reached[position],
             None => self.evidence.is_orphan(word.target),
         };
-        // Where an earlier word leads, a word is not necessary: it may be data that equals that word.
+        // All words before a necessary one are entries, also if that one stayed because its target did. A word that repeats an earlier
+        // target is not necessary: it may be data that equals the earlier word by chance.
+        let followed = rest.iter().take_while(|word| word.is_followed(self.pair) && !starts(word)).count();
         let mut seen = BTreeSet::new();
-        let new_targets = taken.iter().enumerate().filter(|(_, word)| seen.insert(word.target));
+        let words = read[..changed + followed].iter().enumerate();
+        let new_targets = words.filter(|(_, word)| seen.insert(word.target));
         let certain =
             new_targets.filter(|(_, word)| is_necessary(word)).last().map_or(0, |(last, _)| last + 1);
-        // Where the index is bounded, comparisons in the code show no more.
+        let needed = certain.min(changed);
+        // If the index is bounded, the comparison that matters is known; any other number in the code may equal the count by chance.
         let is_bounded = !matches!(table.end, End::Unknown(_));
         let shown = match !is_bounded && self.is_counted(table, read, changed, &region)
-            || self.ends_by_itself(table, taken, rest, certain, &region)
+            || self.ends_by_itself(table, taken, rest, needed, &region)
         {
             true => changed,
-            false => certain,
+            false => needed,
         };
         let unnamed = self.words_before_name(table);
-        // A bound on the index that includes these words, and a word after the name that must be an entry, outweigh the name.
-        let is_whole = table.end.count() == Some(read.len() as u64) && certain > unnamed;
+        // A bound on the index that includes these words, and a word after all names that must be an entry, outweigh the names. Within a
+        // mask, no changed word may follow that one.
+        let is_whole = table.end.count() == Some(read.len() as u64)
+            && certain >= self.words_up_to_last_name(table, read.len())
+            && (certain >= changed || matches!(table.end, End::Proven(_)));
         if let Some(word) = taken.get(shown.min(unnamed)).filter(|_| !is_whole) {
             outcome.differences.push(word.difference(
                 self.pair,
@@ -85,6 +92,14 @@ impl Tables<'_> {
         let after = self.named.partition_point(|&name| name <= table.start);
         let name = self.named.get(after).map_or(u64::MAX, |name| name.distance_from(table.start));
         usize::try_from(name / u64::from(table.width)).unwrap_or(usize::MAX)
+    }
+
+    /// Number of words up to and with the one in which the last of the names among the first `words` words lies; 0 if there is none.
+    fn words_up_to_last_name(&self, table: &Table, words: usize) -> usize {
+        let width = u64::from(table.width);
+        let after = self.named.partition_point(|&name| name < table.start.plus(words as u64 * width));
+        let last = self.named[..after].last().filter(|&&name| name > table.start);
+        last.map_or(0, |name| (name.distance_from(table.start) / width) as usize + 1)
     }
 
     /// Whether another table, or the end of the section, follows the changed words, `taken`, or words of `rest` that are right as they

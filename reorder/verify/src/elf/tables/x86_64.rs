@@ -1,6 +1,7 @@
 //! Tables of x86-64 code, checked by what value analysis proves for each computed jump and call.
 //!
-//! Where the end is proven, exactly those words had to follow. Where it is not, the last changed word must be *necessary*, leading
+//! Where a comparison bounds the index, all words within the bound had to follow. Those within a mask, and those past the symbol of a
+//! variable, must also be shown to be entries, as where the end is unknown. Where nothing bounds the index, the last changed word must be *necessary*, leading
 //! to code that nothing else reaches, or `open` finds a weaker reason. And each word that stays must be
 //! *possible*: the words after the changed ones do not lead to an instruction of the same function that moved. Such a table
 //! ends at the latest at the start of another table, at the end of the section, and at a word that leads to no instruction.
@@ -128,7 +129,7 @@ pub(super) struct Tables<'a> {
     pub(super) entries: &'a [Entry],
     /// Addresses of data that code refers to, sorted.
     pub(super) references: &'a [Address],
-    /// `references`, and what pointers and symbols name, sorted.
+    /// `references`, and what pointers, exported symbols and `variables` name, sorted.
     pub(super) named: Vec<Address>,
     /// Where variables begin, sorted.
     pub(super) variables: Vec<Address>,
@@ -226,6 +227,7 @@ impl Tables<'_> {
         };
         let may_be_shorter = match table.end {
             End::Proven(_) => has_inside(&self.variables),
+            // Otherwise `check_open` has run.
             End::Calculated(_) => is_certain,
             End::Unknown(_) => false,
         };
