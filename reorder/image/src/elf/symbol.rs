@@ -45,7 +45,7 @@ impl Symbol<'_> {
         self.kind == object::elf::STT_FUNC.0 || self.kind == object::elf::STT_GNU_IFUNC.0
     }
 
-    /// Names data of a known size.
+    /// Names data of a known size. Labels of assembly code without a size may lie inside a table.
     pub fn is_variable(&self) -> bool {
         self.kind == object::elf::STT_OBJECT.0 && self.size > 0 && self.defining_section().is_some()
     }

@@ -254,7 +254,7 @@ impl BlockFlow {
             let bound = bound_of_load(self, load, &is_entered, factory);
             let register = self.instructions[load].memory_base().full_register();
             for base in self.sources(load, register, factory).bases {
-                let known = bounds.entry(base).or_insert_with(|| Some(LargestIndex::default()));
+                let known = bounds.entry(base).or_insert(Some(LargestIndex::default()));
                 *known = known.and_then(|known| bound.map(|bound| bound.max(known)));
             }
         }

@@ -177,7 +177,7 @@ pub(super) struct IndexValue {
 pub struct LargestIndex {
     /// The index.
     pub index: u64,
-    /// Whether a comparison or a constant states it. A mask or a shift may admit indices that, as the compiler knew, never occur.
+    /// Whether a comparison or a constant states it. A mask or a shift may admit indices that never occur; the compiler may have known that.
     pub is_stated: bool,
 }
 

@@ -14,7 +14,7 @@
 //! end follows them. An array can hold the distance to a case by chance.
 //!
 //! Something that refers to a place in a table may refer to an array that begins there. So words from there on prove
-//! nothing, unless a bound on the index includes them and one after the last such place is necessary.
+//! nothing, unless the index is bounded and a word after the last such place is necessary; within a mask, the last word.
 //!
 //! If words remain that can be entries but are not proven to be, the end is unknown: the owner is pinned, and so is all code
 //! to which these words can lead.

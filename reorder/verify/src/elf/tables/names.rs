@@ -34,7 +34,7 @@ pub(super) fn named_places(
 }
 
 /// Where symbols say that variables begin, sorted. Compilers give tables no symbols.
-pub(super) fn variables(pair: ImagePair<'_>) -> Vec<Address> {
+pub(super) fn variable_starts(pair: ImagePair<'_>) -> Vec<Address> {
     let all = symbols(pair.old, SHT_SYMTAB);
     let sized = all.filter(|symbol| symbol.is_defined() && symbol.kind == STT_OBJECT && symbol.size > 0);
     sorted(sized.map(|symbol| Address(symbol.value)).collect())

@@ -47,7 +47,7 @@ impl Tables<'_> {
             Some(position) => !reached[position],
             None => self.evidence.is_orphan(word.target),
         };
-        // All words before a necessary one are entries, also if that one stayed because its target did. A word that repeats an earlier
+        // All words before a necessary one are entries, even if that one is unchanged because its target stayed. A word that repeats an earlier
         // target is not necessary: it may be data that equals the earlier word by chance.
         let followed = rest.iter().take_while(|word| word.is_followed(self.pair) && !starts(word)).count();
         let mut seen = BTreeSet::new();

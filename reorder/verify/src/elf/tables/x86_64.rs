@@ -1,7 +1,7 @@
 //! Tables of x86-64 code, checked by what value analysis proves for each computed jump and call.
 //!
-//! Where a comparison bounds the index, all words within the bound had to follow. Those within a mask, and those past the symbol of a
-//! variable, must also be shown to be entries, as where the end is unknown. Where nothing bounds the index, the last changed word must be *necessary*, leading
+//! Where the index is bounded, all words within the bound had to follow. Those within a mask, and those past the symbol of a variable,
+//! must also be shown to be entries, as where the end is unknown. Where nothing bounds the index, the last changed word must be *necessary*, leading
 //! to code that nothing else reaches, or `open` finds a weaker reason. And each word that stays must be
 //! *possible*: the words after the changed ones do not lead to an instruction of the same function that moved. Such a table
 //! ends at the latest at the start of another table, at the end of the section, and at a word that leads to no instruction.
@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::evidence::Evidence;
 use super::extent::{End, Table};
-use super::names::{held_addresses, named_places, variables};
+use super::names::{held_addresses, named_places, variable_starts};
 use super::shapes::{Shape, merged};
 use super::words::{TableWord, is_own_distance, may_be_entered};
 use super::{TableOutcome, disjoint};
@@ -50,7 +50,7 @@ pub(super) fn analysed<T>(
     entries.par_sort_unstable();
     let endings = Endings::of(pair.old, pair.moves, &code.last_calls);
     let kept = KeptRegisters::of(pair.old);
-    let variables = variables(pair);
+    let variables = variable_starts(pair);
     let mut tables = Tables {
         pair,
         evidence: &evidence,
@@ -240,7 +240,7 @@ impl Tables<'_> {
         };
         if may_be_shorter && outcome.differences.is_empty() {
             // Each word that the index can reach had to follow. But the compiler may have known more about the index than its code
-            // shows: then the last of these words are other data, which had to stay.
+            // shows. Then the table is shorter, and the last of these words are data that had to stay.
             outcome.differences = self.check_open(table, &read, shape).differences;
         }
         outcome.followed.extend(self.followed_before(table, owner.old_start..owner.old_end()));
