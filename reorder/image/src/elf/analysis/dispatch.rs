@@ -137,8 +137,8 @@ impl BlockFlow {
         self.branches.binary_search_by_key(&position, |(target, _)| *target).is_ok()
     }
 
-    /// Instructions that neither a branch of the block nor the instruction before them reaches and whose address the block
-    /// does not form, by address.
+    /// Instructions that neither a branch or call of the block nor the instruction before them reaches and whose address the
+    /// block does not form, by address.
     pub(super) fn orphans(&self) -> impl Iterator<Item = Address> + '_ {
         let is_filler = |instruction: &Instruction| {
             is_no_operation(instruction) || instruction.mnemonic() == Mnemonic::Int3
@@ -149,10 +149,15 @@ impl BlockFlow {
             .filter(|instruction| instruction.is_ip_rel_memory_operand())
             .map(Instruction::ip_rel_memory_address)
             .collect();
+        let is_near_call = |instruction: &&Instruction| {
+            instruction.flow_control() == FlowControl::Call && instruction.op0_kind() == OpKind::NearBranch64
+        };
+        let called: BTreeSet<u64> =
+            self.instructions.iter().filter(is_near_call).map(Instruction::near_branch_target).collect();
         let mut is_reached = true;
         self.instructions.iter().enumerate().filter_map(move |(position, instruction)| {
             is_reached |= position == 0 || self.is_branch_target(position);
-            is_reached |= formed.contains(&instruction.ip());
+            is_reached |= formed.contains(&instruction.ip()) || called.contains(&instruction.ip());
             if is_filler(instruction) {
                 return None;
             }
