@@ -65,6 +65,22 @@ impl Table {
         Address(self.start.0.wrapping_sub(self.unread.wrapping_mul(u64::from(self.width))))
     }
 
+    /// Number of words before the first of `names`, sorted, past the start. Data may begin there.
+    pub(super) fn words_before_name(&self, names: &[Address]) -> usize {
+        let after = names.partition_point(|&name| name <= self.start);
+        let name = names.get(after).map_or(u64::MAX, |name| name.distance_from(self.start));
+        usize::try_from(name / u64::from(self.width)).unwrap_or(usize::MAX)
+    }
+
+    /// Number of words up to and with the one in which the last of `names`, sorted, among the first `words` words lies; 0 if there is
+    /// none.
+    pub(super) fn words_up_to_last_name(&self, names: &[Address], words: usize) -> usize {
+        let width = u64::from(self.width);
+        let after = names.partition_point(|&name| name < self.start.plus(words as u64 * width));
+        let last = names[..after].last().filter(|&&name| name > self.start);
+        last.map_or(0, |name| (name.distance_from(self.start) / width) as usize + 1)
+    }
+
     /// The sort key of tables; uses with equal keys are uses of one table.
     pub(super) fn key(&self) -> (Address, Address, u8) {
         (self.start, self.anchor, self.width)

@@ -47,8 +47,8 @@ impl Tables<'_> {
             Some(position) => !reached[position],
             None => self.evidence.is_orphan(word.target),
         };
-        // All words before a necessary one are entries, even if that one is unchanged because its target stayed. A word that repeats an earlier
-        // target is not necessary: it may be data that equals the earlier word by chance.
+        // All words before a necessary one are entries, even if that one is unchanged because its target stayed. A word that repeats
+        // an earlier target is not necessary: it may be data that equals the earlier word by chance.
         let followed = rest.iter().take_while(|word| word.is_followed(self.pair) && !starts(word)).count();
         let mut seen = BTreeSet::new();
         let words = read[..changed + followed].iter().enumerate();
@@ -64,11 +64,11 @@ impl Tables<'_> {
             true => changed,
             false => needed,
         };
-        let unnamed = self.words_before_name(table);
+        let unnamed = table.words_before_name(&self.named);
         // A bound on the index that includes these words, and a word after all names that must be an entry, outweigh the names. Within a
         // mask, no changed word may follow that one.
         let is_whole = table.end.count() == Some(read.len() as u64)
-            && certain >= self.words_up_to_last_name(table, read.len())
+            && certain >= table.words_up_to_last_name(&self.named, read.len())
             && (certain >= changed || matches!(table.end, End::Proven(_)));
         if let Some(word) = taken.get(shown.min(unnamed)).filter(|_| !is_whole) {
             outcome.differences.push(word.difference(
@@ -85,21 +85,6 @@ impl Tables<'_> {
             outcome.followed.push(table.start..last.place.plus(u64::from(table.width)));
         }
         outcome
-    }
-
-    /// Number of words before the first named place past the table's start. Data may begin there.
-    fn words_before_name(&self, table: &Table) -> usize {
-        let after = self.named.partition_point(|&name| name <= table.start);
-        let name = self.named.get(after).map_or(u64::MAX, |name| name.distance_from(table.start));
-        usize::try_from(name / u64::from(table.width)).unwrap_or(usize::MAX)
-    }
-
-    /// Number of words up to and with the one in which the last of the names among the first `words` words lies; 0 if there is none.
-    fn words_up_to_last_name(&self, table: &Table, words: usize) -> usize {
-        let width = u64::from(table.width);
-        let after = self.named.partition_point(|&name| name < table.start.plus(words as u64 * width));
-        let last = self.named[..after].last().filter(|&&name| name > table.start);
-        last.map_or(0, |name| (name.distance_from(table.start) / width) as usize + 1)
     }
 
     /// Whether another table, or the end of the section, follows the changed words, `taken`, or words of `rest` that are right as they

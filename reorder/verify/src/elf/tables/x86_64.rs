@@ -1,9 +1,9 @@
 //! Tables of x86-64 code, checked by what value analysis proves for each computed jump and call.
 //!
 //! Where the index is bounded, all words within the bound had to follow. Those within a mask, and those past the symbol of a variable,
-//! must also be shown to be entries, as where the end is unknown. Where nothing bounds the index, the last changed word must be *necessary*, leading
-//! to code that nothing else reaches, or `open` finds a weaker reason. And each word that stays must be
-//! *possible*: the words after the changed ones do not lead to an instruction of the same function that moved. Such a table
+//! must also be shown to be entries, as where the end is unknown. Where nothing bounds the index, the last changed word must be
+//! *necessary*, leading to code that nothing else reaches, or `open` finds a weaker reason. And each word that stays must be *possible*:
+//! the words after the changed ones do not lead to an instruction of the same function that moved. Such a table
 //! ends at the latest at the start of another table, at the end of the section, and at a word that leads to no instruction.
 
 use std::collections::BTreeSet;
@@ -215,11 +215,7 @@ impl Tables<'_> {
                 self.followed_before(table, owner.old_start..owner.old_end()).into_iter().collect();
             return TableOutcome { words: read.len(), followed, ..TableOutcome::default() };
         }
-        let end = table.start.plus(read.len() as u64 * width);
-        let has_inside = |names: &[Address]| {
-            let first = names.partition_point(|&name| name <= table.start);
-            names.get(first).is_some_and(|&name| name < end)
-        };
+        let has_inside = |names: &[Address]| table.words_before_name(names) < read.len();
         let is_certain = match table.end {
             End::Proven(_) => true,
             End::Calculated(count) => read.len() as u64 == count && !has_inside(&self.named),
