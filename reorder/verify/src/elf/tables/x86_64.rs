@@ -1,10 +1,11 @@
 //! Tables of x86-64 code, checked by what value analysis proves for each computed jump and call.
 //!
-//! Where the index is bounded, all words within the bound had to follow. Those within a mask, and those past the symbol of a variable,
-//! must also be shown to be entries, as where the end is unknown. Where nothing bounds the index, the last changed word must be
-//! *necessary*, leading to code that nothing else reaches, or `open` finds a weaker reason. And each word that stays must be *possible*:
-//! the words after the changed ones do not lead to an instruction of the same function that moved. Such a table
-//! ends at the latest at the start of another table, at the end of the section, and at a word that leads to no instruction.
+//! Where the index is bounded, all words within the bound had to follow. Those within a range of more than four values that no
+//! comparison states, and those past the symbol of a variable, must also be shown to be entries, as where the end is unknown. Where
+//! nothing bounds the index, the last changed word must be *necessary*, leading to code that nothing else reaches, or `open` finds a
+//! weaker reason. And each word that stays must be *possible*: the words after the changed ones do not lead to an instruction of the
+//! same function that moved. Such a table ends at the latest at the start of another table, at the end of the section, and at a word
+//! that leads to no instruction.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -26,6 +27,9 @@ use reorder_base::address::Address;
 
 /// Compilers write no longer tables; this bounds the work for hostile ones without an end.
 const MAX_WORDS: u64 = 1 << 16;
+/// Compilers choose a table for no fewer cases: LLVM for four (`min-jump-table-entries`), GCC on x86 for five. GCC can
+/// find some of them unreachable later, so the writer does not rely on this.
+const FEWEST_CASES: u64 = 4;
 /// The limit of a table without a bound.
 const LAST: Address = Address(u64::MAX);
 
@@ -224,7 +228,7 @@ impl Tables<'_> {
         let may_be_shorter = match table.end {
             End::Proven(_) => has_inside(&self.variables),
             // Otherwise `check_open` has run.
-            End::Calculated(_) => is_certain,
+            End::Calculated(count) => is_certain && count > FEWEST_CASES,
             End::Unknown(_) => false,
         };
         if let Some(outcome) = self.check_counted(table, &read, shape) {
