@@ -267,6 +267,86 @@ fn pointers_that_differ_from_others_are_reported() {
     assert!(changes > 8, "only {changes} changes");
 }
 
+/// The last word of a text may equal the address of a function: " 4I", read as a word, is 0x493420. Such a word stays, and so do all
+/// pointers to the function; `verify` reports an image in which it changed.
+#[test]
+fn the_end_of_a_text_is_no_pointer() {
+    let source = r#"
+#include <stdio.h>
+__attribute__((noinline, section(".at_text"))) long chosen(long x) { return x * 3 + 1; }
+__attribute__((noinline)) long other(long x) { return x + 5; }
+struct { char text[24]; const char *after; } message = {TEXT " 4I", "text"};
+long (*volatile steps[])(long) = {other, other, chosen};
+int main(int count, char **words) {
+  (void)words;
+  printf("%ld %ld ", steps[0](count), steps[2](count));
+  printf("%s %s %s\n", message.text, message.text + 16, message.after);
+  return 0;
+}
+"#;
+    let build = |text: &str| {
+        built(
+            source,
+            &format!("gcc -O2 -fno-pie -no-pie -s -Wl,--section-start=.at_text=0x493420 -DTEXT='\"{text}\"'"),
+        )
+    };
+    const ZEROS: &str = r"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    const TEXT: &str = "- bits + 1 : 24/";
+    let ((directory, program), (zeros_directory, zeros)) = (build(TEXT), build(ZEROS));
+    let before = original(&program);
+    let mut reported = 0;
+    for seed in 1..5 {
+        let output = directory.path().join("copies");
+        copied(&program, &output, seed, &["--assume-pointers"]);
+        assert_eq!(run(&mut Command::new(&output)), before, "seed {seed}");
+        // After zeros the word does look like a pointer. Where it changed, text before it in both images makes `verify` refuse that.
+        let zeros_output = zeros_directory.path().join("copies");
+        copied(&zeros, &zeros_output, seed, &["--assume-pointers"]);
+        let (mut old, mut new) = (fs::read(&zeros).unwrap(), fs::read(&zeros_output).unwrap());
+        let file = object::File::parse(&*old).unwrap();
+        let (offset, size) = file.section_by_name(".data").unwrap().file_range().unwrap();
+        let (start, end) = (usize::try_from(offset).unwrap(), usize::try_from(offset + size).unwrap());
+        let word = (start..end).find(|&at| old[at..].starts_with(b" 4I\0\0\0\0\0")).unwrap();
+        if old[word..word + 8] == new[word..word + 8] {
+            continue;
+        }
+        assert!(is_proven(&old, &new), "seed {seed}");
+        for bytes in [&mut old, &mut new] {
+            bytes[word - 16..word].copy_from_slice(TEXT.as_bytes());
+        }
+        assert!(!is_proven(&old, &new), "seed {seed}");
+        reported += 1;
+    }
+    assert!(reported > 0, "no word changed");
+}
+
+/// A pointer after eight characters is no end of a text if a zero is among its lowest bytes.
+#[test]
+fn a_pointer_after_a_text_leads_to_the_copy() {
+    let source = r#"
+#include <stdio.h>
+__attribute__((noinline, section(".at_text"))) long chosen(long x) { return x * 3 + 1; }
+struct { char text[8]; long (*volatile step)(long); const char *after; } record = {"checksum", chosen, "text"};
+int main(int count, char **words) {
+  (void)words;
+  printf("%ld %.8s %s\n", record.step(count), record.text, record.after);
+  return 0;
+}
+"#;
+    for address in ["0x493400", "0x490020"] {
+        let build = format!("gcc -O2 -fno-pie -no-pie -s -Wl,--section-start=.at_text={address}");
+        let (directory, program) = built(source, &build);
+        let (before, output) = (original(&program), directory.path().join("copies"));
+        let mut words = 0;
+        for seed in 1..5 {
+            let report = copied(&program, &output, seed, &["--assume-pointers"]);
+            assert_eq!(run(&mut Command::new(&output)), before, "{address}, seed {seed}");
+            words += report["clones"]["assumed_pointers"]["words"].as_u64().unwrap_or(0);
+        }
+        assert!(words > 0, "{address}: no word leads to a copy");
+    }
+}
+
 /// Functions whose pointers do not all look like pointers keep their addresses: one is packed, one has a flag in its low bit, one is
 /// read in part. Each of them would differ from the pointer to the copy.
 #[test]

@@ -80,7 +80,9 @@ impl Assumed {
                     continue;
                 }
                 let is_word = has_room && place.0.is_multiple_of(WORD);
-                match is_word && has_neighbour(analysis, section, bytes, place) {
+                let may_be_pointer =
+                    is_word && !ends_text(bytes, place.distance_from(section.address) as usize);
+                match may_be_pointer && has_neighbour(analysis, section, bytes, place) {
                     true => words.push((place, start)),
                     false => _ = excluded.insert(start),
                 }
@@ -196,6 +198,20 @@ fn starts_in<'run>(
         let has_room = || bytes.get(position + 4..position + 8) == Some(&[0; 4]);
         (is_between && starts.contains(&low)).then(|| (address.plus(position as u64), low, has_room()))
     })
+}
+
+/// Whether the word at `position` holds the end of a text that begins before it: the last three bytes of a message, " 4)", read as
+/// the number 0x293420.
+fn ends_text(bytes: &[u8], position: usize) -> bool {
+    /// One byte alone may be the highest of a number, such as 1.0.
+    const BEFORE: usize = 2;
+    // UTF-8 has bytes above 0x7f, but not these; a negative number has.
+    let is_in_utf8 = |byte: u8| !matches!(byte, 0xc0 | 0xc1 | 0xf5..);
+    let is_text = |byte: &u8| is_in_utf8(*byte) && (!byte.is_ascii_control() || byte.is_ascii_whitespace());
+    let before = position.checked_sub(BEFORE).and_then(|before| bytes.get(before..position));
+    let word = bytes.get(position..).unwrap_or_default().iter().take(WORD as usize);
+    before.is_some_and(|bytes| bytes.iter().all(is_text))
+        && word.skip_while(|byte| is_text(byte)).all(|byte| *byte == 0)
 }
 
 /// Whether a word close to that at `place` holds the address of a function or of data.

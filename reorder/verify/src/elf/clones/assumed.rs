@@ -1,8 +1,8 @@
 //! Numbers that were taken for pointers to functions with copies, in an x86-64 program at a fixed address.
 //!
-//! The writer looks for what speaks for a pointer; this module looks for what speaks against one: an instruction that reads or
-//! writes a part of the word, or a floating-point number. And it looks for numbers that still hold the original's address: a
-//! function has one address everywhere, or its pointers would differ from each other.
+//! The writer looks for what speaks for a pointer; this module looks for what speaks against one: an instruction that uses only a
+//! part of the word, or uses it as a floating-point number, and text that fills the word before and ends in this one. And it looks for
+//! numbers that still hold the original's address: a function has one address everywhere, or its pointers would differ from each other.
 
 use std::collections::BTreeMap;
 
@@ -65,6 +65,15 @@ pub(super) fn check_words(
             {
                 claims.add(offset, WORD);
                 words.push(place);
+                if continues_text(section.bytes, position) {
+                    findings.differs(Difference::new(
+                        Check::Copies,
+                        Some(offset),
+                        format!("the word at {}", Address(place)),
+                        "no change: it holds the end of a text",
+                        "the address of a copy",
+                    ));
+                }
             }
         }
     }
@@ -100,6 +109,19 @@ fn may_have_assumed(copies: &Copies<'_>) -> bool {
 fn may_have_pointers(section: &SectionView<'_>) -> bool {
     const KINDS: [u32; 4] = [SHT_PROGBITS, SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY];
     section.is_loaded() && !section.is_code() && KINDS.contains(&section.kind) && !has_known_format(section)
+}
+
+/// Whether the eight bytes before `position` are all text, and the word at `position` is at least one more byte of text, then only
+/// zeros.
+fn continues_text(bytes: &[u8], position: usize) -> bool {
+    let word = |position: usize| bytes.get(position..)?.first_chunk::<{ WORD as usize }>();
+    let is_text = |byte: &u8| matches!(byte, b' '..=b'~');
+    let ends_in_text = |word: &[u8; WORD as usize]| {
+        let (text, rest) = word.split_at(word.iter().take_while(|byte| is_text(byte)).count());
+        !text.is_empty() && rest.iter().all(|&byte| byte == 0)
+    };
+    let before = position.checked_sub(WORD as usize).and_then(word);
+    before.is_some_and(|word| word.iter().all(is_text)) && word(position).is_some_and(ends_in_text)
 }
 
 /// Those of `words` (ascending) that some instruction reads or writes in part, or as a floating-point number: (word, instruction).
