@@ -21,6 +21,9 @@ import sweep
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "blocks"))
 import compare  # noqa: E402
 
+# Exit statuses of a refused image: that of today, and that of builds before 25 November 2026.
+REFUSALS = (sweep.REFUSED, 1)
+
 # Startups of one program that make its layout.
 RECORDED = 4
 
@@ -28,7 +31,7 @@ RECORDED = 4
 def inspected(reorder, path):
     """The report of an image, or the code of its refusal."""
     done = sweep.Run(reorder, "inspect", path, "--format", "json")
-    if done.status not in (0, sweep.REFUSED) or "panicked" in done.errors:
+    if done.status not in (0, *REFUSALS) or "panicked" in done.errors:
         sys.exit(f"{path}: {done.words()}")
     if not done.output.strip():
         return None, sweep.code_of(done.errors) or "no image"

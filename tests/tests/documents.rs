@@ -120,11 +120,11 @@ const TABLE: &[(&str, Way)] = &[
     ),
     (
         "reorder optimize /usr/lib/postgresql/15/bin/postgres -o postgres.fast --run '-D data' --until 'ready to accept connections'",
-        Elsewhere("needs a database; tests/tests/optimize_endings.rs does it with a server of its own"),
+        Elsewhere("needs a database; tests/tests/commands/optimize_endings.rs does it with a server of its own"),
     ),
     (
         "reorder optimize /usr/bin/gdb --libraries -o fast --run --version --run '-batch -ex \"show version\"'",
-        Elsewhere("needs a package; tests/tests/sets_and_wheels.rs does it with a program of its own"),
+        Elsewhere("needs a package; tests/tests/commands/sets_and_wheels.rs does it with a program of its own"),
     ),
     (
         "reorder measure --whole-process --new-libraries fast /usr/bin/gdb fast/gdb -- --version",
@@ -132,7 +132,7 @@ const TABLE: &[(&str, Way)] = &[
     ),
     (
         "reorder optimize php -o php.fast --run '' --stdin page.php",
-        Elsewhere("needs packages; tests/tests/optimize_endings.rs does it with a filter of its own"),
+        Elsewhere("needs packages; tests/tests/commands/optimize_endings.rs does it with a filter of its own"),
     ),
     ("[lints.rust]", Elsewhere("is a file")),
     ("reorder inspect ./program", Run("", &[])),

@@ -1,4 +1,4 @@
-//! Damaged images. Whole ones are linked and read in `tests/tests/order_macho.rs`.
+//! Damaged images. Whole ones are linked and read in `tests/tests/macho/order_files.rs`.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Excerpts of real maps, and arbitrary damage to them. Whole maps of real links are read in `tests/tests/link_maps.rs`.
+//! Excerpts of real maps, and arbitrary damage to them. Whole maps of real links are read in `tests/tests/linker/link_maps.rs`.
 
 use proptest::prelude::*;
 

@@ -1,0 +1,13 @@
+//! Images with moved functions: under other programs, in other tools, damaged, and wrong.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+mod debug_limits;
+mod far_code;
+mod hostile;
+mod libraries;
+mod names;
+mod perf_frames;
+mod two_builds;
+mod verify_mutations;
+mod verify_stale_sums;

@@ -1,0 +1,10 @@
+//! The recorder on real programs, and what it leaves of them.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+mod blocks;
+mod endings;
+mod libraries;
+mod programs;
+mod scenarios;
+mod traps;
