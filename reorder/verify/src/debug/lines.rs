@@ -95,7 +95,11 @@ pub(super) fn compare_programs(
     Ok(if before.functions != after.functions {
         Err("rows of functions")
     } else if before.dead != after.dead
-        || !after.between.iter().all(|row| places.holds(new_origin(pair, row.0), row.2))
+        || !after.between.iter().all(|&(start, _, said)| {
+            // The origin may mistake padding that stayed for padding that moved; then its own address counts.
+            places.holds(new_origin(pair, start), said)
+                || pair.paddings.hold((start, start.saturating_add(1))) && places.holds(start, said)
+        })
     {
         Err("rows outside of functions")
     } else {
