@@ -21,17 +21,17 @@ import sweep
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "blocks"))
 import compare  # noqa: E402
 
-# Exit statuses of a refused image: that of today, and that of builds before 25 November 2026.
-REFUSALS = (sweep.REFUSED, 1)
+# Exit status of a refusal in builds before 25 November 2026.
+EARLIER_REFUSED = 1
 
 # Startups of one program that make its layout.
 RECORDED = 4
 
 
-def inspected(reorder, path):
-    """The report of an image, or the code of its refusal."""
+def inspected(reorder, path, refusals=(sweep.REFUSED,)):
+    """The report of an image, or the code of its refusal; `refusals` are the statuses of one."""
     done = sweep.Run(reorder, "inspect", path, "--format", "json")
-    if done.status not in (0, *REFUSALS) or "panicked" in done.errors:
+    if done.status not in (0, *refusals) or "panicked" in done.errors:
         sys.exit(f"{path}: {done.words()}")
     if not done.output.strip():
         return None, sweep.code_of(done.errors) or "no image"
@@ -56,7 +56,8 @@ def compare_images(builds, paths):
     """Prints, for the images that both builds accept, what may move and why the rest stays; then what each refuses."""
     tallies, accepted = [Tally() for _ in builds], 0
     for path in paths:
-        reports = [inspected(reorder, path) for reorder in builds]
+        before, after = builds
+        reports = [inspected(before, path, (sweep.REFUSED, EARLIER_REFUSED)), inspected(after, path)]
         for tally, (_, refusal) in zip(tallies, reports):
             if refusal:
                 tally.refusals[refusal] += 1

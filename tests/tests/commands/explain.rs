@@ -1,4 +1,5 @@
 //! `reorder explain`: answers about functions of a real program, compared with `nm` and with the result of `apply`.
+
 use std::path::Path;
 use std::process::{Command, Output};
 

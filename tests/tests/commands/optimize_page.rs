@@ -1,4 +1,5 @@
 //! `reorder optimize --report` and `reorder report` write the same page.
+
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -1,4 +1,5 @@
 //! `reorder report` on real programs: the figures, the bytes of the page, and the page in a real browser.
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};

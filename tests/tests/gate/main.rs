@@ -4,6 +4,5 @@
 
 mod formats;
 mod images;
-mod measured;
 mod recipes;
 mod verdicts;

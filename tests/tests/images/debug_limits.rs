@@ -332,6 +332,21 @@ fn lists_that_the_judge_does_not_read_to_the_end() {
     assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
 }
 
+/// What the row of one padding says is wrong for another one.
+#[test]
+fn rows_of_padding_belong_to_their_padding() {
+    let rows = include_str!("../../fixtures/padding_in_line_rows/rows.S");
+    let main = include_str!("../../fixtures/padding_in_line_rows/main.c");
+    let folder =
+        Folder::build(&[("main.c", main), ("rows.S", rows)], "gcc -O1 -fPIE -pie main.c rows.S -o old");
+    folder.apply("old", "moved").unwrap();
+    folder.is_proven("old", "moved");
+    // From the row of line 11, in `one`, to that of the padding after it: line 91, and 92 as after `two`.
+    let advance = |lines: u8| [3, lines | 0x80, 0];
+    folder.replace("moved", ".debug_line", &advance(80), &advance(81), "wrong");
+    folder.is_found("old", "wrong", "the line program");
+}
+
 /// Unknown operations may contain addresses; macros may be imported from the middle of others.
 #[test]
 fn unknown_operations_and_overlapping_macros() {

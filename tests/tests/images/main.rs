@@ -4,10 +4,8 @@
 
 mod debug_limits;
 mod far_code;
-mod hostile;
 mod libraries;
 mod names;
-mod perf_frames;
 mod two_builds;
 mod verify_mutations;
 mod verify_stale_sums;

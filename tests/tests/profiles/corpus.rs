@@ -2,6 +2,7 @@
 //!
 //! The fuzz targets of `fuzz/` start from the same files; what they find is kept in `tests/profiles/found`, one file
 //! for each finding, and so is replayed here.
+
 use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

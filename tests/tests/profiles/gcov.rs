@@ -1,4 +1,5 @@
 //! GCC's profiles compared with the output of gcov-dump.
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
 //! Lists of functions: order files, addresses, columns.
+
 use std::path::Path;
 use std::time::Duration;
 

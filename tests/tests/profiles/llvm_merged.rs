@@ -1,4 +1,5 @@
 //! LLVM's merged profiles compared with the output of LLVM's own tool.
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,5 @@
 //! Profiles of machine code: the sample, and the message without its map.
+
 use std::fs;
 
 use end_to_end::profiles::{DEMO_A, names, read_sample, sample};

@@ -1,4 +1,5 @@
 //! Offsets that hooks in instrumented programs print, and coverage files.
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

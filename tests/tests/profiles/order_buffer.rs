@@ -1,4 +1,5 @@
 //! Buffers of clang's order-file instrumentation, with and without their mapping.
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

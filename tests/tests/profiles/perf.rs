@@ -1,4 +1,5 @@
 //! Linux perf: recordings and the output of `perf script` for them.
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;

@@ -1,4 +1,5 @@
 //! Sampling profilers: LLVM's and GCC's sample profiles, BOLT, Linux perf.
+
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! `reorder traces`: imports, merges and converts recordings of a real program.
+
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -1,4 +1,5 @@
 //! Traces written for LLVM, through LLVM's real tools.
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

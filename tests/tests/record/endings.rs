@@ -2,10 +2,12 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use end_to_end::process::copy_executable;
 use end_to_end::recorded_programs::{compile, request};
 use end_to_end::workspace::reorder;
 use reorder_run::record::record;
@@ -107,7 +109,7 @@ fn a_process_whose_threads_fork_is_recorded_to_its_end() {
 fn an_unreadable_program_runs_unrecorded() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    fs::copy("/bin/echo", path("secret")).unwrap();
+    copy_executable(Path::new("/bin/echo"), Path::new(&path("secret"))).unwrap();
     // Not even by its owner.
     fs::set_permissions(path("secret"), Permissions::from_mode(0o111)).unwrap();
     fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();

@@ -1,4 +1,4 @@
-//! The recorder on real programs, and what it leaves of them.
+//! The recorder on real programs, and how they behave while recorded.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 

@@ -1,4 +1,5 @@
 //! `reorder record` without a program: the scenarios of `reorder.toml`.
+
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -85,6 +85,14 @@ pub(super) fn new_origin(pair: Scene<'_>, address: u64) -> u64 {
     address.wrapping_sub(shift(pair, address))
 }
 
+/// Whether a range is padding in the old image and holds the same bytes in the new one. Constants that moved there with a function
+/// have other bytes, or are the same padding to every reader.
+pub(super) fn padding_stayed(pair: Scene<'_>, (start, end): Range) -> bool {
+    let bytes =
+        |image: &ElfView<'_>| Some(image.section_at(start)?.at(start, end.checked_sub(start)?)?.to_vec());
+    pair.paddings.hold((start, end)) && bytes(pair.old).is_some_and(|old| bytes(pair.new) == Some(old))
+}
+
 /// `at` gives for an address where its function, or the room between two, ends; by what the function moves; and by
 /// what the room moved.
 fn parts((start, end): Range, at: impl Fn(u64) -> (u64, Option<u64>, u64)) -> Parts {
@@ -140,9 +148,9 @@ pub(super) fn same(pair: Scene<'_>, old: &[Range], new: &[Range]) -> bool {
     };
     let (old, new) = (divide(old, old_parts), divide(new, new_parts));
     let old_between = union(old.between);
-    // `shift` may mistake padding that stayed for padding that moved; then its own address counts.
+    // `shift` may take padding that stayed for padding that moved; then its own address counts.
     let origin = |(moved, place): (&Range, &Range)| match is_inside(*moved, &old_between) {
-        false if pair.paddings.hold(*place) => *place,
+        false if padding_stayed(pair, *place) => *place,
         _ => *moved,
     };
     let new_between = union(new.between.iter().zip(&new.places).map(origin).collect());

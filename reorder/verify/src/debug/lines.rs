@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gimli::{ColumnType, DebugLineOffset, LineInstruction};
 
-use super::coverage::{Range, is_code, is_inside, new_origin, union};
+use super::coverage::{Range, is_code, is_inside, new_origin, padding_stayed, union};
 use super::scene::Scene;
 use super::view::Slice;
 use reorder_base::address::{Address, NewAddress};
@@ -95,10 +95,12 @@ pub(super) fn compare_programs(
     Ok(if before.functions != after.functions {
         Err("rows of functions")
     } else if before.dead != after.dead
-        || !after.between.iter().all(|&(start, _, said)| {
-            // The origin may mistake padding that stayed for padding that moved; then its own address counts.
+        || !after.between.iter().all(|&(start, stop, said)| {
+            // `new_origin` can take padding that stayed for padding that moved with the next function; such a row may keep the
+            // contents it had at its own address.
+            let next = pair.moves.following_new(NewAddress(start)).map_or(stop, |next| next.new_start.0);
             places.holds(new_origin(pair, start), said)
-                || pair.paddings.hold((start, start.saturating_add(1))) && places.holds(start, said)
+                || padding_stayed(pair, (start, stop.min(next))) && places.holds(start, said)
         })
     {
         Err("rows outside of functions")

@@ -1,4 +1,6 @@
 //! `reorder gate --measure`: measured runs of two builds, judged only where they have a limit.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
 use std::path::Path;
 use std::process::{Command, Output};
 

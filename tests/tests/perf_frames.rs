@@ -1,4 +1,6 @@
 //! `perf record -g` across moved frames: by frame pointers and by unwind entries, on original and permuted programs.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
