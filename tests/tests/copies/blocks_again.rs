@@ -3,17 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use end_to_end::process::{self, Ending, Outcome, shell};
+use end_to_end::process::{Ending, Outcome, shell};
 use end_to_end::workspace::{self, reorder};
 use tempfile::TempDir;
 
-const LIMIT: Duration = Duration::from_secs(300);
-
-fn run(command: &mut Command) -> Outcome {
-    process::run(command, LIMIT).unwrap()
-}
+use crate::runs::{LIMIT, run};
 
 /// A program with exceptions, built with `flags`.
 struct Built {

@@ -3,16 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use end_to_end::process::{self, Outcome, shell};
+use end_to_end::process::{Ending, shell};
 use end_to_end::unwind_padding::{paddings, says_nothing};
 use end_to_end::workspace::reorder;
 use object::{Object, ObjectSection};
 use reorder_verify::{VerifyOptions, verify};
 use tempfile::TempDir;
 
-const LIMIT: Duration = Duration::from_secs(300);
+use crate::runs::{LIMIT, run};
 
 /// Calls, a switch, exceptions, a pointer that is compared, and a table of pointers.
 const SOURCE: &str = r#"
@@ -34,10 +33,6 @@ int main(int count, char **) {
   return sum == 0;
 }
 "#;
-
-fn run(command: &mut Command) -> Outcome {
-    process::run(command, LIMIT).unwrap()
-}
 
 /// A program, and the same with copies of all its functions.
 struct Pair {
@@ -302,7 +297,7 @@ fn what_cannot_move_is_offered_copies_by_name() {
             .arg(output))
     };
     let refused = apply(&[], &image, &output);
-    assert_eq!(refused.ending, process::Ending::Exited(2), "{refused}");
+    assert_eq!(refused.ending, Ending::Exited(2), "{refused}");
     assert!(refused.stderr_text().contains("(R5)") && refused.stderr_text().contains("--clone"), "{refused}");
     let cloned = apply(&["--clone"], &image, &output);
     assert!(cloned.success(), "{cloned}");

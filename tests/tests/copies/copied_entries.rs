@@ -3,19 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
-use end_to_end::process::{self, Outcome, shell};
+use end_to_end::process::shell;
 use end_to_end::workspace::reorder;
 use object::{Object, ObjectSymbol};
 use reorder_verify::{VerifyOptions, verify};
 use tempfile::TempDir;
 
-const LIMIT: Duration = Duration::from_secs(300);
-
-fn run(command: &mut Command) -> Outcome {
-    process::run(command, LIMIT).unwrap()
-}
+use crate::runs::{LIMIT, run};
 
 /// A program, and where the same with copies is to be.
 struct Pair {

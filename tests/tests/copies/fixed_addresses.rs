@@ -4,16 +4,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use end_to_end::process::{self, Outcome, shell};
+use end_to_end::process::shell;
 use end_to_end::workspace::reorder;
 use object::{Object, ObjectSection};
 use reorder_verify::{VerifyOptions, verify};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const LIMIT: Duration = Duration::from_secs(300);
+use crate::runs::{LIMIT, original, run};
 
 /// A switch with a case that is split off, an interpreter that jumps to labels, and one whose labels are loaded early.
 const DISPATCHES: &str = r#"
@@ -82,23 +81,12 @@ int main(int count, char **words) {
 }
 "#;
 
-fn run(command: &mut Command) -> Outcome {
-    process::run(command, LIMIT).unwrap()
-}
-
 fn built(source: &str, build: &str) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("program.c"), source).unwrap();
     shell(&format!("cd '{}' && {build} program.c -o program", directory.path().display()), LIMIT).unwrap();
     let program = directory.path().join("program");
     (directory, program)
-}
-
-/// What the program does before it has copies.
-fn original(program: &Path) -> Outcome {
-    let before = run(&mut Command::new(program));
-    assert!(before.success(), "{before}");
-    before
 }
 
 /// Copies a random half of the blocks; gives the report.

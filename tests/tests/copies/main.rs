@@ -9,4 +9,5 @@ mod copied_entries;
 mod copies_mutations;
 mod fixed_addresses;
 mod own_data;
+mod runs;
 mod undescribed_code;

@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use end_to_end::process::{self, Ending, Outcome, shell};
+use end_to_end::process::{Ending, Outcome, shell};
 use end_to_end::workspace::reorder;
 use object::{Object, ObjectSection};
 use reorder_verify::{Difference, VerifyOptions, verify};
 use tempfile::TempDir;
 
-const LIMIT: Duration = Duration::from_secs(300);
+use crate::runs::{LIMIT, run};
+
 const PAGE: usize = 0x1000;
 
 /// The paths of a program that `build` makes of `source`, and of the same with copies.
@@ -26,7 +26,7 @@ fn build(source: &str, build: &str) -> (TempDir, PathBuf, PathBuf) {
 fn copy_all(old: &Path, new: &Path) -> Outcome {
     let mut command: Command = reorder();
     command.arg("apply").arg(old).args(["--clone=all", "--strategy", "random", "-o"]).arg(new);
-    process::run(&mut command, LIMIT).unwrap()
+    run(&mut command)
 }
 
 /// Where the list of copies has the length of the file without them: after its magic number.

@@ -4,16 +4,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use end_to_end::process::{self, Ending, Outcome, shell};
+use end_to_end::process::{Ending, Outcome, shell};
 use end_to_end::workspace::reorder;
 use object::{Object, ObjectSection};
 use reorder_verify::{VerifyOptions, verify};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const LIMIT: Duration = Duration::from_secs(300);
+use crate::runs::{LIMIT, original, run};
 
 /// Functions that are called, pointed to by data, given to others, and reached by dispatches with and without a known bound.
 const MAIN: &str = r#"
@@ -75,10 +74,6 @@ list:
     .section .note.GNU-stack,"",@progbits
 "#;
 
-fn run(command: &mut Command) -> Outcome {
-    process::run(command, LIMIT).unwrap()
-}
-
 /// A program with more code than the C runtime has: functions are looked for only in such.
 fn built(compiler: &str, flags: &str) -> (TempDir, PathBuf) {
     const FUNCTIONS: usize = 200;
@@ -109,13 +104,6 @@ fn built(compiler: &str, flags: &str) -> (TempDir, PathBuf) {
     shell(&build, LIMIT).unwrap();
     let program = directory.path().join("program");
     (directory, program)
-}
-
-/// What the program does before it has copies.
-fn original(program: &Path) -> Outcome {
-    let before = run(&mut Command::new(program));
-    assert!(before.success(), "{before}");
-    before
 }
 
 fn recorded(program: &Path, traces: &Path, before: &Outcome) {

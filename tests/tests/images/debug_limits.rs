@@ -341,10 +341,10 @@ fn rows_of_padding_belong_to_their_padding() {
         Folder::build(&[("main.c", main), ("rows.S", rows)], "gcc -O1 -fPIE -pie main.c rows.S -o old");
     folder.apply("old", "moved").unwrap();
     folder.is_proven("old", "moved");
-    // From the row of line 11, in `one`, to that of the padding after it: line 91, and 92 as after `two`.
+    // The rows of padding are 80 lines after those of their functions. One line more is the row of the next padding.
     let advance = |lines: u8| [3, lines | 0x80, 0];
     folder.replace("moved", ".debug_line", &advance(80), &advance(81), "wrong");
-    folder.is_found("old", "wrong", "the line program");
+    folder.is_found("old", "wrong", "rows outside of functions");
 }
 
 /// Unknown operations may contain addresses; macros may be imported from the middle of others.
