@@ -106,7 +106,7 @@ impl Run {
         let executed = subject.image.executed(std::slice::from_ref(trace), subject.functions);
         let executed = executed.as_ref().map(|executed| (executed, 0));
         let touched = Touched::of(subject.functions, trace, executed, subject.placement);
-        Self { bytes: touched.least_bytes(), spans: touched.new.unwrap_or(touched.old) }
+        Self { bytes: touched.least_bytes(), spans: touched.all_new().unwrap_or_else(|| touched.all_old()) }
     }
 }
 

@@ -200,7 +200,7 @@ impl Replay {
 
     fn under(&self, model: &MemoryModel) -> Steps {
         Steps {
-            old: model.model.faults(self.touched.old.iter().copied()).after_each().to_vec(),
+            old: self.touched.old_faults_after_each(model),
             new: self.touched.new_faults_after_each(model),
             bound: self.bytes.iter().map(|&bytes| lower_bound(bytes, model.model)).collect(),
         }

@@ -8,10 +8,11 @@ use super::{Placement, Touched, spans};
 use reorder_image::functions::FunctionTable;
 use reorder_trace::ResolvedTrace;
 
-/// What layouts of functions, and of blocks, may put anywhere.
+/// What layouts of functions, of blocks, and of what runs in copies, may put anywhere.
 pub(super) struct Pieces {
     functions: Option<LayoutProblem>,
     blocks: Option<LayoutProblem>,
+    copies: Option<LayoutProblem>,
 }
 
 impl Pieces {
@@ -36,15 +37,23 @@ impl Pieces {
             None => size(span),
         };
         let is_by_block = touched.iter().any(|touched| touched.is_by_block);
+        let copies = placement.map(Placement::copies).filter(|copies| !copies.is_empty());
+        let copied: Option<Vec<Vec<Span>>> =
+            copies.map(|copies| touched.iter().map(|touched| touched.inside(&copies)).collect());
         let executed = touched.iter().map(|touched| touched.old.as_slice());
         Self {
             functions: problem(weights().zip(whole.iter().map(Vec::as_slice)), size),
             blocks: is_by_block.then(|| problem(weights().zip(executed), size_of_block)).flatten(),
+            copies: copied.and_then(|copied| problem(weights().zip(copied.iter().map(Vec::as_slice)), size)),
         }
     }
 
     pub(super) fn functions_bound(&self, model: FaultModel) -> u64 {
         bound(self.functions.as_ref(), model)
+    }
+
+    pub(super) fn copies_bound(&self, model: FaultModel) -> u64 {
+        bound(self.copies.as_ref(), model)
     }
 
     pub(super) fn blocks_bound(&self, model: FaultModel) -> u64 {

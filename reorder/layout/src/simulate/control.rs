@@ -11,8 +11,6 @@
 //!   originals;
 //! * by unwinding: landing pads are the originals'.
 //!
-//! Initialisers that are not functions, which compilers add to every image, run in the original.
-//!
 //! Every branch between two executed blocks counts as taken, in each place where it runs. So a block may be said to run in
 //! places that this run did not use; it is never said to run nowhere.
 
@@ -21,7 +19,7 @@ use std::ops::Range;
 
 use layout_algos::score::Span;
 
-use super::entries::{addresses_of_copies, initialisers};
+use super::entries::addresses_of_copies;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
 use reorder_image::decode::control::control_step;
@@ -40,8 +38,6 @@ pub(super) struct CopiedControl<'image> {
     copies: Range<NewAddress>,
     /// Starts of originals for which the new image uses the address of the copy.
     led: BTreeSet<NewAddress>,
-    /// Initialisers that no trace has, since they are no functions.
-    initialisers: Vec<Span>,
 }
 
 /// A jump table.
@@ -78,8 +74,7 @@ impl<'image> CopiedControl<'image> {
         let end = copies.iter().map(|copy| copy.copy.plus(copy.copy_size)).max().unwrap_or(start);
         let copies = start..end;
         let led = addresses_of_copies(&new, moves, &copies)?;
-        let initialisers = initialisers(old)?;
-        Ok(Self { old, new, moves, copies, led, initialisers })
+        Ok(Self { old, new, moves, copies, led })
     }
 
     /// Where all copies are.
@@ -112,13 +107,7 @@ impl<'image> CopiedControl<'image> {
             follower.enter(block);
             follower.follow();
         }
-        let mut places = follower.places;
-        if let Some(first) = places.first_mut() {
-            let is_no_function = |span: &&Span| functions.containing(Address(span.start)).is_none();
-            let initialisers = self.initialisers.iter().filter(is_no_function);
-            first.extend(initialisers.flat_map(|span| self.spans(Place::Original, Address(span.start), 1)));
-        }
-        places
+        follower.places
     }
 
     /// The copy that holds what was at `address` of the old image.

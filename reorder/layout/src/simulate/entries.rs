@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use layout_algos::score::Span;
-
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
 use reorder_image::elf::dynamic::dynamic_entries;
@@ -57,20 +55,6 @@ pub(super) fn addresses_of_copies(
         }
     }
     Ok(led)
-}
-
-/// What the loader calls before and after the program, one byte each.
-pub(super) fn initialisers(old: &ElfFile<'_>) -> Result<Vec<Span>> {
-    let kinds = [object::elf::SHT_INIT_ARRAY.0, object::elf::SHT_FINI_ARRAY.0];
-    let lists: Vec<_> = old.sections.iter().filter(|section| kinds.contains(&section.kind)).collect();
-    let mut called = Vec::new();
-    for relocation in loader_relocations(old, &dynamic_entries(old)?)? {
-        let is_listed = lists.iter().any(|list| list.contains(relocation.place));
-        if let (true, LoaderAction::Relative(address)) = (is_listed, relocation.action) {
-            called.push(Span { start: address.0, end: address.plus(1).0 });
-        }
-    }
-    Ok(called)
 }
 
 /// What bytes of x86-64 code form if each `LEA` of an address relative to the next instruction is one. Of other code, addresses

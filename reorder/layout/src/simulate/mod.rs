@@ -2,7 +2,7 @@
 //!
 //! Takes an image's functions, the traces, and where the functions are in a second image; gives [`Simulation`].
 //! No program is run. A function that runs is taken to touch all of its pages, unless the trace has its basic blocks: then
-//! those of the executed ones, or of their copies. Pages are those of the true addresses.
+//! those of the executed ones, or of their copies, and code outside of functions counts that these lead to. Pages are those of the true addresses.
 
 mod bounds;
 mod comparison;
@@ -18,6 +18,7 @@ mod size_changes;
 mod tests;
 mod touched;
 
+use std::ops::Range;
 use std::path::Path;
 
 use layout_algos::score::{FaultCurve, Span, lower_bound, touched_bytes};
@@ -28,12 +29,13 @@ pub use comparison::Comparison;
 pub use curve::CurvePoint;
 pub use other_build::{OtherBuild, simulate_builds};
 pub use placement::Placement;
-pub use report::{BuildPairs, Faults, Simulation, TraceFaults};
+pub use report::{BuildPairs, CopyFaults, Faults, Simulation, TraceFaults};
 pub use saving::functions_that_save_a_page;
 pub use size_changes::{SizeChange, SizeChanges};
 pub use touched::{Touched, placed, touched_pages};
 
 use crate::memory::MemoryModel;
+use reorder_base::address::NewAddress;
 use reorder_image::functions::FunctionTable;
 use reorder_trace::{ExecutedBlocks, ResolvedTrace, ResolvedTraces};
 
@@ -71,7 +73,8 @@ pub fn simulate(
         Touched::of(functions, trace, executed.map(|executed| (executed, number)), placement)
     };
     let touched: Vec<Touched> = traces.traces.iter().enumerate().map(touched).collect();
-    let simulated = |(trace, touched)| simulate_trace(functions, trace, touched, models);
+    let copies = placement.map_or(NewAddress(0)..NewAddress(0), Placement::copies);
+    let simulated = |(trace, touched)| simulate_trace(functions, trace, touched, copies.clone(), models);
     let faults: Vec<TraceFaults> = traces.traces.iter().zip(&touched).map(simulated).collect();
     let pieces = Pieces::of(functions, &traces.traces, &touched, placement);
     let total = |(index, model)| {
@@ -79,6 +82,9 @@ pub fn simulate(
         total.lower_bound_faults = total.lower_bound_faults.max(pieces.functions_bound(model.model));
         total.block_bound_faults =
             total.block_bound_faults.map(|bound| bound.max(pieces.blocks_bound(model.model)));
+        if let Some(copies) = &mut total.copies {
+            copies.bound_faults = copies.bound_faults.max(pieces.copies_bound(model.model));
+        }
         total
     };
     let totals = models.iter().enumerate().map(total).collect();
@@ -89,14 +95,16 @@ fn simulate_trace(
     functions: &FunctionTable<'_>,
     trace: &ResolvedTrace,
     touched: &Touched,
+    copies: Range<NewAddress>,
     models: &[MemoryModel],
 ) -> TraceFaults {
+    let in_copies = (!copies.is_empty()).then(|| touched.inside(&copies));
     let bytes = touched_bytes(&spans(functions, trace));
     let block_bytes = touched.is_by_block.then(|| touched.least_bytes());
     let under = |named: &MemoryModel| {
         let model = named.model;
-        let old = model.faults(touched.old.iter().copied());
-        let new = touched.new.as_ref().map(|spans| model.faults(spans.iter().copied()));
+        let old = model.faults(touched.all_old());
+        let new = touched.all_new().map(|spans| model.faults(spans));
         Faults {
             model: named.name.clone(),
             title: named.title.clone(),
@@ -104,6 +112,10 @@ fn simulate_trace(
             block_bound_faults: block_bytes.map(|bytes| lower_bound(bytes, model)),
             faults: old.total(),
             new_faults: new.as_ref().map(FaultCurve::total),
+            copies: in_copies.as_ref().map(|spans| CopyFaults {
+                faults: model.faults(spans.iter().copied()).total(),
+                bound_faults: lower_bound(touched_bytes(spans), model),
+            }),
             fewer_percent: new.as_ref().and_then(|new| report::fewer_percent(old.total(), new.total())),
             curve: curve::points(&old, new.as_ref(), &touched.nanoseconds),
         }
@@ -149,6 +161,10 @@ fn total(model: &MemoryModel, index: usize, traces: &[TraceFaults]) -> Faults {
         block_bound_faults: is_by_block.then(|| sum(&block_bound)),
         faults,
         new_faults,
+        copies: traces.iter().fold(None, |sum, trace| {
+            let copies = trace.models[index].copies?;
+            Some(sum.unwrap_or_default().plus(copies, trace.weight))
+        }),
         fewer_percent: new_faults.and_then(|new| report::fewer_percent(faults, new)),
         curve: curve::sum(traces.iter().map(|trace| (trace.weight, trace.models[index].curve.as_slice()))),
     }

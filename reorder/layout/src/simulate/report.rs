@@ -84,11 +84,42 @@ pub struct Faults {
     /// Faults in the new image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_faults: Option<u64>,
+    /// What of these the copies have, where the new image has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<CopyFaults>,
     /// How many per cent fewer the new image has; negative when it has more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fewer_percent: Option<f64>,
     /// Faults over the course of the run.
     pub curve: Vec<CurvePoint>,
+}
+
+/// The part that copies have in the faults of a new image: how good their order is, apart from what stays in the originals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CopyFaults {
+    /// Faults that what runs in copies would have alone.
+    pub faults: u64,
+    /// No order of what runs in copies has fewer.
+    pub bound_faults: u64,
+}
+
+impl CopyFaults {
+    /// Of several runs, this one `weight` times.
+    pub(super) fn plus(self, other: Self, weight: u64) -> Self {
+        let sum = |one: u64, other: u64| one.saturating_add(other.saturating_mul(weight));
+        Self {
+            faults: sum(self.faults, other.faults),
+            bound_faults: sum(self.bound_faults, other.bound_faults),
+        }
+    }
+
+    fn text(self) -> String {
+        format!(
+            "copies alone: {} faults, and no order of what runs in them has fewer than {}\n",
+            grouped(self.faults),
+            grouped(self.bound_faults)
+        )
+    }
 }
 
 /// How many per cent fewer `new` is than `old`; `None` when there is nothing to compare with.
@@ -175,6 +206,7 @@ impl Report for Simulation {
         for (index, total) in self.totals.iter().enumerate() {
             text.push('\n');
             text.push_str(&self.faults_table(index, &format!("{}: {}", total.model, total.title), width));
+            text.push_str(&total.copies.map_or_else(String::new, CopyFaults::text));
         }
         text.push_str("\nFaults of all runs over their course");
         text.push_str(if self.is_compared() { ", image > new\n" } else { "\n" });

@@ -1,7 +1,7 @@
 //! Which functions save a page when they are copied.
 //!
 //! A copy saves a page where no original on that page runs any more. Some originals run in any case: functions that are entered by
-//! an address that cannot be changed, landing pads, code that cannot be copied. Where all pages of a function also hold such
+//! an address that cannot be changed, landing pads, code that cannot be copied, code outside of functions. Where all pages of a function also hold such
 //! originals, a copy of it saves no page and takes room in the new ones. Pages decide, also where memory is read in larger windows.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use layout_algos::score::Span;
 
 use super::placement::Placement;
-use super::touched::{block_span, page_numbers};
+use super::touched::{block_span, outside_spans, page_numbers};
 use reorder_base::address::{Address, NewAddress};
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_trace::{ExecutedBlock, ExecutedBlocks};
@@ -25,10 +25,11 @@ pub fn functions_that_save_a_page(
 ) -> BTreeSet<FunctionIndex> {
     let copies = placement.copies();
     let mut saving = BTreeSet::new();
-    for blocks in &executed.traces {
+    for (number, blocks) in executed.traces.iter().enumerate() {
         let places = placement.of_blocks(functions, blocks);
         let originals = places.iter().flatten().filter(|span| !copies.contains(&NewAddress(span.start)));
-        let needed: BTreeSet<u64> = originals.flat_map(|span| page_numbers(*span, page_bytes)).collect();
+        let originals = originals.copied().chain(outside_spans(executed, number));
+        let needed: BTreeSet<u64> = originals.flat_map(|span| page_numbers(span, page_bytes)).collect();
         let saves = |block: &&ExecutedBlock| {
             let old = block_span(functions, block);
             let start = placement.moves().map(Address(old.start)).0;

@@ -10,7 +10,7 @@ use layout_algos::score::{Span, touched_bytes};
 use super::placement::Placement;
 use super::spans;
 use crate::memory::MemoryModel;
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_trace::{ExecutedBlock, ExecutedBlocks, ResolvedTrace};
 use reorder_verify::AddressMoves;
@@ -24,6 +24,8 @@ pub struct Touched {
     pub new: Option<Vec<Span>>,
     /// Parallel to `old`: how many spans of `new` come up to and with it; empty without `new`.
     pub(super) new_counts: Vec<usize>,
+    /// First instructions of code outside of functions that ran, one byte each. It is the same in both images.
+    pub(super) outside: Vec<Span>,
     /// Nanoseconds since the start of the run, parallel to `old`; empty where they are unknown.
     pub nanoseconds: Vec<u64>,
     /// Some functions are known by their blocks.
@@ -57,7 +59,20 @@ impl Touched {
             new
         });
         let nanoseconds = times.unwrap_or(&trace.nanoseconds).clone();
-        Self { old, new, new_counts, nanoseconds, is_by_block: blocks.is_some() }
+        let outside = executed.map_or_else(Vec::new, |(executed, number)| outside_spans(executed, number));
+        Self { old, new, new_counts, outside, nanoseconds, is_by_block: blocks.is_some() }
+    }
+
+    /// All that runs in the image of the trace, code outside of functions first.
+    #[must_use]
+    pub fn all_old(&self) -> Vec<Span> {
+        [self.outside.as_slice(), &self.old].concat()
+    }
+
+    /// The same of the new image, where there is one.
+    #[must_use]
+    pub fn all_new(&self) -> Option<Vec<Span>> {
+        self.new.as_ref().map(|new| [self.outside.as_slice(), new].concat())
     }
 
     /// The bytes that must be touched in either image: branches of copies may be shorter.
@@ -65,6 +80,12 @@ impl Touched {
     pub fn least_bytes(&self) -> u64 {
         let new = self.new.as_deref().map_or(u64::MAX, touched_bytes);
         touched_bytes(&self.old).min(new)
+    }
+
+    /// What runs in the new image at addresses of `range`.
+    pub(super) fn inside(&self, range: &Range<NewAddress>) -> Vec<Span> {
+        let new = self.new.iter().flatten().copied();
+        new.filter(|span| range.contains(&NewAddress(span.start))).collect()
     }
 
     /// Where the executed code is in the image of the trace.
@@ -90,15 +111,29 @@ impl Touched {
         })
     }
 
-    /// Faults of the new image under `model` after each span of `old`.
+    /// Faults of the old image under `model` after each span of `old`.
+    #[must_use]
+    pub fn old_faults_after_each(&self, model: &MemoryModel) -> Vec<u64> {
+        let curve = model.model.faults(self.all_old());
+        curve.after_each().get(self.outside.len()..).unwrap_or_default().to_vec()
+    }
+
+    /// The same of the new image.
     #[must_use]
     pub fn new_faults_after_each(&self, model: &MemoryModel) -> Option<Vec<u64>> {
-        let curve = model.model.faults(self.new.as_ref()?.iter().copied());
+        let curve = model.model.faults(self.all_new()?);
         let after = |count: &usize| {
-            count.checked_sub(1).and_then(|last| curve.after_each().get(last)).copied().unwrap_or(0)
+            let last = (self.outside.len() + count).checked_sub(1);
+            last.and_then(|last| curve.after_each().get(last)).copied().unwrap_or(0)
         };
         Some(self.new_counts.iter().map(after).collect())
     }
+}
+
+/// Where code outside of functions runs that run number `number` of `executed` leads to.
+pub(super) fn outside_spans(executed: &ExecutedBlocks, number: usize) -> Vec<Span> {
+    let entries = executed.outside.get(number).map_or(&[][..], Vec::as_slice);
+    entries.iter().map(|entry| Span { start: entry.0, end: entry.plus(1).0 }).collect()
 }
 
 /// Where a block is.
@@ -123,16 +158,17 @@ pub(super) fn page_numbers(span: Span, page_bytes: u64) -> Range<u64> {
 }
 
 /// The pages of `page_bytes` that `trace` touches, by first address, each with the functions of the old image whose code is on
-/// it; in the new image where `placement` leads to one. `blocks` are the executed blocks of the trace; without them, functions count
-/// whole.
+/// it, and none if only code outside of functions is; in the new image where `placement` leads to one. The trace is number
+/// `number` of those of `executed`; without that, functions count whole.
 #[must_use]
 pub fn touched_pages(
     functions: &FunctionTable<'_>,
     trace: &ResolvedTrace,
-    blocks: Option<&[ExecutedBlock]>,
+    executed: Option<(&ExecutedBlocks, usize)>,
     placement: Option<&Placement<'_>>,
     page_bytes: u64,
 ) -> BTreeMap<Address, Vec<FunctionIndex>> {
+    let blocks = executed.and_then(|(executed, number)| executed.traces.get(number)).map(Vec::as_slice);
     let touched = Touched::spans(functions, trace, blocks);
     let ran: Vec<FunctionIndex> = match blocks {
         Some(blocks) => blocks.iter().map(|block| block.function).collect(),
@@ -143,7 +179,10 @@ pub fn touched_pages(
         (Some(placement), None) => placement.of_spans(&touched),
         (None, _) => touched.into_iter().map(|span| vec![span]).collect(),
     };
-    let mut pages: BTreeMap<Address, Vec<FunctionIndex>> = BTreeMap::new();
+    let outside = executed.map_or_else(Vec::new, |(executed, number)| outside_spans(executed, number));
+    let outside = outside.into_iter().flat_map(|span| page_numbers(span, page_bytes));
+    let mut pages: BTreeMap<Address, Vec<FunctionIndex>> =
+        outside.map(|page| (Address(page.saturating_mul(page_bytes)), Vec::new())).collect();
     for (function, places) in ran.into_iter().zip(places) {
         for place in &places {
             for page in page_numbers(*place, page_bytes) {

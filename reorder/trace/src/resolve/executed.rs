@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Serialize;
 
 use super::ResolvedTrace;
+use super::outside::OutsideCode;
 use crate::{RecordedBlock, RecordedBlocks};
+use reorder_base::address::Address;
 use reorder_image::basic_blocks::{LoadedBytes, Outline, functions_apart, outline};
 use reorder_image::code_digest::CodeDigest;
 use reorder_image::elf::file::ElfFile;
@@ -34,6 +36,9 @@ pub struct ExecutedBlocks {
     pub traces: Vec<Vec<ExecutedBlock>>,
     /// Parallel to the blocks: nanoseconds since the start of the run, 0 where the trace has no times.
     pub nanoseconds: Vec<Vec<u64>>,
+    /// Parallel to the given traces: the first instructions of code that ran and belongs to no function, which is what the
+    /// loader calls and the linker's stubs that executed blocks call; none of a trace that knows no blocks.
+    pub outside: Vec<Vec<Address>>,
     /// How much of them is known.
     pub account: BlockAccount,
 }
@@ -98,9 +103,17 @@ pub fn executed_blocks(
     let (loaded, is_apart) = (LoadedBytes::new(file), functions_apart(functions));
     let mut known = KnownCode { file, functions, loaded, is_apart, outlines: HashMap::new() };
     let mut account = BlockAccount::default();
-    let timed = traces.iter().map(|trace| known.blocks_of(trace, &mut account).into_iter().unzip());
-    let (nanoseconds, traces) = timed.unzip();
-    ExecutedBlocks { traces, nanoseconds, account }
+    let mut executed = ExecutedBlocks::default();
+    for trace in traces {
+        let mut outside = OutsideCode::called_by_loader(file, functions);
+        let timed = known.blocks_of(trace, &mut outside, &mut account);
+        let (nanoseconds, blocks) = timed.into_iter().unzip();
+        executed.nanoseconds.push(nanoseconds);
+        executed.traces.push(blocks);
+        let knows_blocks = !trace.blocks.is_empty();
+        executed.outside.push(if knows_blocks { outside.entries() } else { Vec::new() });
+    }
+    ExecutedBlocks { account, ..executed }
 }
 
 /// The code of the executed functions, read once for all traces.
@@ -115,11 +128,17 @@ struct KnownCode<'run, 'data> {
 
 impl KnownCode<'_, '_> {
     /// The blocks with their times, in the order of these, and of the trace where times are equal.
-    fn blocks_of(&mut self, trace: &ResolvedTrace, account: &mut BlockAccount) -> Vec<(u64, ExecutedBlock)> {
+    fn blocks_of(
+        &mut self,
+        trace: &ResolvedTrace,
+        outside: &mut OutsideCode<'_, '_>,
+        account: &mut BlockAccount,
+    ) -> Vec<(u64, ExecutedBlock)> {
         let mut timed: Vec<(u64, ExecutedBlock)> = Vec::with_capacity(trace.functions.len());
         for (position, &function) in trace.functions.iter().enumerate() {
             let recorded = trace.blocks.get(position).and_then(Option::as_deref);
-            let size = self.functions.get(function).size();
+            let code = *self.functions.get(function);
+            let size = code.size();
             let checked = match recorded {
                 None if trace.blocks.is_empty() => Err(WholeReason::TraceWithoutBlocks),
                 None => Err(WholeReason::NotRecorded),
@@ -133,6 +152,7 @@ impl KnownCode<'_, '_> {
                     account.function_bytes += size;
                     timed.extend(blocks.iter().map(|block| {
                         let RecordedBlock { offset, size, nanoseconds } = *block;
+                        outside.add_block(code.start.plus(u64::from(offset)), u64::from(size));
                         (nanoseconds, ExecutedBlock { function, offset, size })
                     }));
                 }

@@ -8,6 +8,7 @@
 mod coverage;
 mod executed;
 mod kinship;
+mod outside;
 
 #[cfg(test)]
 mod tests;

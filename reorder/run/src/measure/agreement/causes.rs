@@ -9,6 +9,7 @@ use super::report::ExplainedPage;
 use reorder_base::address::Address;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::is_linker_stub_section;
+use reorder_image::elf::section::Section;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_system::PAGE_BYTES;
 
@@ -18,9 +19,10 @@ use reorder_system::PAGE_BYTES;
 pub enum Cause {
     /// Predicted: a function that ran extends to this page, but its executed part does not.
     PartNotReached,
-    /// Predicted: a function begins here that ran when the trace was recorded, and not in this run.
+    /// Predicted: a function begins here that ran when the trace was recorded, and not in this run; or code outside of functions is
+    /// here that a run leads to.
     NotRun,
-    /// Touched: code of the linker and the compiler's start-up files, which is no function.
+    /// Touched: code of the linker and the compiler's start-up files, which is no function. Executed blocks predict it.
     StartupAndStubs,
     /// Touched: headers or data that share the segment with the code.
     DataInText,
@@ -57,12 +59,19 @@ impl Cause {
     }
 }
 
-/// Explains a page that was predicted because of the functions `running`, and not touched.
+/// Explains a page that was predicted because of the functions `running`, or because of code outside of functions if there are none,
+/// and not touched.
 pub(super) fn not_touched(
+    file: &ElfFile<'_>,
     prediction: &Prediction<'_>,
     page: Address,
     running: &[FunctionIndex],
 ) -> ExplainedPage {
+    if running.is_empty() {
+        let code = sections_on(file, page).filter(|section| section.is_executable());
+        let holds = code.map(|section| section.display_name().into_owned()).collect();
+        return ExplainedPage { page, cause: Cause::NotRun, holds };
+    }
     let functions = prediction.functions;
     let begins_here = |index: &&FunctionIndex| prediction.is_in_parts || functions.get(**index).start >= page;
     let beginning: Vec<&FunctionIndex> = running.iter().filter(begins_here).collect();
@@ -82,11 +91,7 @@ pub(super) fn not_predicted(
     split_parts: &BTreeSet<FunctionIndex>,
 ) -> ExplainedPage {
     let end = page.plus(PAGE_BYTES);
-    let sections: Vec<_> = file
-        .sections
-        .iter()
-        .filter(|section| section.is_loaded() && section.address < end && section.end() > page)
-        .collect();
+    let sections: Vec<_> = sections_on(file, page).collect();
     let of_sections = |cause, is_wanted: &dyn Fn(&[u8], bool) -> bool| {
         let wanted = sections.iter().filter(|section| is_wanted(section.name, section.is_executable()));
         let holds: Vec<String> = wanted.map(|section| section.display_name().into_owned()).collect();
@@ -109,4 +114,15 @@ pub(super) fn not_predicted(
         .or_else(|| of_functions(Cause::FunctionsNotInTrace, &|_| true))
         .or_else(|| of_sections(Cause::CodeWithoutFunction, &|_, _| true))
         .unwrap_or(ExplainedPage { page, cause: Cause::DataInText, holds: vec!["file headers".to_owned()] })
+}
+
+/// The loaded sections of which some part is on the page at `page`.
+fn sections_on<'file, 'data>(
+    file: &'file ElfFile<'data>,
+    page: Address,
+) -> impl Iterator<Item = &'file Section<'data>> {
+    let end = page.plus(PAGE_BYTES);
+    let is_on_page =
+        move |section: &&Section<'_>| section.is_loaded() && section.address < end && section.end() > page;
+    file.sections.iter().filter(is_on_page)
 }

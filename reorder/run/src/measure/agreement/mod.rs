@@ -100,7 +100,7 @@ pub fn compare(
     let only_predicted = predicted.iter().filter(|(page, _)| !touched.contains(page));
     let only_touched = touched.iter().filter(|page| !predicted.contains_key(page));
     let predicted_only: Vec<ExplainedPage> =
-        only_predicted.map(|(&page, running)| causes::not_touched(prediction, page, running)).collect();
+        only_predicted.map(|(&page, running)| causes::not_touched(file, prediction, page, running)).collect();
     let running: Vec<FunctionIndex> = match prediction.is_in_parts {
         // Its blocks are known, also those that are entered in the middle.
         true => Vec::new(),

@@ -24,7 +24,7 @@ pub struct AgreementReport {
     pub status: String,
     /// Functions of the trace.
     pub functions: u64,
-    /// 4 KiB pages that they lie on.
+    /// 4 KiB pages that these lie on, and code outside of functions that executed blocks lead to.
     pub predicted_pages: u64,
     /// Pages that were touched, by the page table.
     pub touched_pages: u64,
@@ -90,7 +90,7 @@ impl Report for AgreementReport {
         let mut text = format!("{}\n", visible(&title));
         text.push_str(&format!("it ended with {}\n", self.status));
         text.push_str(&format!(
-            "{} functions of the trace lie on {} pages; this run touched {}, {} of them predicted\n",
+            "the trace has {} functions and predicts {} pages; this run touched {}, {} of them predicted\n",
             grouped(self.functions),
             grouped(self.predicted_pages),
             grouped(self.touched_pages),
