@@ -125,12 +125,15 @@ class Program:
                 yield report["predicted_pages"], report["touched_pages"], report["difference_percent"]
 
     def bounds(self):
-        """Simulated pages of recorded runs with blocks, and the bounds of blocks and of functions for all of them together."""
+        """Simulated pages of recorded runs with blocks, and the bounds of blocks and of functions for all of them together; the same of
+        copies alone."""
         if not self.is_simulated:
             return None
         trace = self.work / "recorded"
         total = self.json("simulate", self.path, self.images["blocks"], "-t", trace, "--model", "linux-4k")["totals"][0]
-        return total["new_faults"], total["block_bound_faults"], total["lower_bound_faults"]
+        copies = total["copies"]
+        bounds = total["block_bound_faults"], total["lower_bound_faults"]
+        return total["new_faults"], *bounds, copies["faults"], copies["bound_faults"]
 
 
 def read_list(path):
@@ -232,10 +235,16 @@ def print_results(layouts, results, is_simulated):
                 f" {max(shares):7.1f}%"
             )
     print("\nsimulated pages of recorded runs with blocks against the bounds for all of them together")
-    print(f"{'program':8} {'pages':>7} {'of blocks':>9} {'of functions':>12} {'pages/of blocks':>16}")
+    print(
+        f"{'program':8} {'pages':>7} {'of blocks':>9} {'of functions':>12} {'pages/of blocks':>16}"
+        f" {'of copies alone':>15} {'bound':>7} {'pages/bound':>11}"
+    )
     for name, result in results.items():
-        pages, blocks, functions = result["bounds"]
-        print(f"{name:8} {pages:7} {blocks:9} {functions:12} {ratio(pages, blocks):16.3f}")
+        pages, blocks, functions, copied, copies = result["bounds"]
+        print(
+            f"{name:8} {pages:7} {blocks:9} {functions:12} {ratio(pages, blocks):16.3f}"
+            f" {copied:15} {copies:7} {ratio(copied, copies):11.3f}"
+        )
 
 
 def main():

@@ -67,8 +67,11 @@ fn faults_are_those_of_the_copies() {
     assert!(faults("lower_bound_faults") > 12, "{total}");
     assert!(faults("faults") >= 6, "{total}");
     assert!(faults("new_faults") <= 3 && faults("block_bound_faults") == 1, "{total}");
+    // All that is copied fits on one page, so the other faults are of code that stays.
+    assert_eq!(total["copies"], serde_json::json!({ "faults": 1, "bound_faults": 1 }));
     let text = done(&words, directory.path());
     assert!(text.contains("of blocks"), "{text}");
+    assert!(text.contains("faults of copies alone: 1 (bound 1)"), "{text}");
 }
 
 #[test]

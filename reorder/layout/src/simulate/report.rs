@@ -114,11 +114,7 @@ impl CopyFaults {
     }
 
     fn text(self) -> String {
-        format!(
-            "copies alone: {} faults, and no order of what runs in them has fewer than {}\n",
-            grouped(self.faults),
-            grouped(self.bound_faults)
-        )
+        format!("faults of copies alone: {} (bound {})\n", grouped(self.faults), grouped(self.bound_faults))
     }
 }
 

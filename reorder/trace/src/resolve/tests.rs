@@ -83,6 +83,14 @@ fn blocks_come_in_order_of_execution_across_functions() {
         };
         assert_eq!(executed.account, expected_account);
         assert_eq!(executed.account.whole_functions(), 4);
+        // What the loader calls before and after the program is in no function, and a trace of functions says nothing of it.
+        let section = |name: &[u8]| file.sections.iter().find(|section| section.name == name).unwrap();
+        let [outside, nothing] = executed.outside.as_slice() else { panic!("two traces") };
+        for called in [section(b".init").address, section(b".fini").address] {
+            assert!(outside.contains(&called), "{outside:?}");
+        }
+        assert!(outside.iter().all(|entry| functions.containing(*entry).is_none()), "{outside:?}");
+        assert_eq!(nothing, &[]);
     });
 }
 
