@@ -240,10 +240,10 @@ def print_results(layouts, results, is_simulated):
         f" {'of copies alone':>15} {'bound':>7} {'pages/bound':>11}"
     )
     for name, result in results.items():
-        pages, blocks, functions, copied, copies = result["bounds"]
+        pages, blocks, functions, faults_of_copies, bound_of_copies = result["bounds"]
         print(
             f"{name:8} {pages:7} {blocks:9} {functions:12} {ratio(pages, blocks):16.3f}"
-            f" {copied:15} {copies:7} {ratio(copied, copies):11.3f}"
+            f" {faults_of_copies:15} {bound_of_copies:7} {ratio(faults_of_copies, bound_of_copies):11.3f}"
         )
 
 

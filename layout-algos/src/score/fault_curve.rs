@@ -25,6 +25,13 @@ impl FaultCurve {
         &self.after_each
     }
 
+    /// The curve after its first `count` points, whose faults count in all others.
+    #[must_use]
+    pub fn after_first(mut self, count: usize) -> Self {
+        self.after_each.drain(..count.min(self.after_each.len()));
+        self
+    }
+
     /// Faults after `percent` of the functions, their number rounded up.
     #[must_use]
     pub fn at_percent(&self, percent: u64) -> u64 {

@@ -200,7 +200,8 @@ impl Replay {
 
     fn under(&self, model: &MemoryModel) -> Steps {
         Steps {
-            old: self.touched.old_faults_after_each(model),
+            // Code outside of functions counts nowhere on the page: its map shows functions alone.
+            old: model.model.faults(self.touched.old.iter().copied()).after_each().to_vec(),
             new: self.touched.new_faults_after_each(model),
             bound: self.bytes.iter().map(|&bytes| lower_bound(bytes, model.model)).collect(),
         }

@@ -8,7 +8,7 @@ use super::{Placement, Touched, spans};
 use reorder_image::functions::FunctionTable;
 use reorder_trace::ResolvedTrace;
 
-/// What layouts of functions, of blocks, and of what runs in copies, may put anywhere.
+/// What each kind of layout may order: functions, blocks, or the code in copies.
 pub(super) struct Pieces {
     functions: Option<LayoutProblem>,
     blocks: Option<LayoutProblem>,
@@ -37,14 +37,12 @@ impl Pieces {
             None => size(span),
         };
         let is_by_block = touched.iter().any(|touched| touched.is_by_block);
-        let copies = placement.map(Placement::copies).filter(|copies| !copies.is_empty());
-        let copied: Option<Vec<Vec<Span>>> =
-            copies.map(|copies| touched.iter().map(|touched| touched.inside(&copies)).collect());
+        let copied: Option<Vec<&[Span]>> = touched.iter().map(|touched| touched.in_copies.as_deref()).collect();
         let executed = touched.iter().map(|touched| touched.old.as_slice());
         Self {
             functions: problem(weights().zip(whole.iter().map(Vec::as_slice)), size),
             blocks: is_by_block.then(|| problem(weights().zip(executed), size_of_block)).flatten(),
-            copies: copied.and_then(|copied| problem(weights().zip(copied.iter().map(Vec::as_slice)), size)),
+            copies: copied.and_then(|copied| problem(weights().zip(copied.iter().copied()), size)),
         }
     }
 

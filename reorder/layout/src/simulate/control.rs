@@ -34,7 +34,7 @@ pub(super) struct CopiedControl<'image> {
     old: &'image ElfFile<'image>,
     new: ElfFile<'image>,
     moves: &'image AddressMoves,
-    /// Where all copies are.
+    /// Where all copies are, of code and of tables.
     copies: Range<NewAddress>,
     /// Starts of originals for which the new image uses the address of the copy.
     led: BTreeSet<NewAddress>,
@@ -69,15 +69,15 @@ impl<'image> CopiedControl<'image> {
         new: ElfFile<'image>,
         moves: &'image AddressMoves,
     ) -> Result<Self> {
-        let copies = moves.copies();
-        let start = copies.iter().map(|copy| copy.copy).min().unwrap_or(NewAddress(0));
-        let end = copies.iter().map(|copy| copy.copy.plus(copy.copy_size)).max().unwrap_or(start);
-        let copies = start..end;
+        let code = moves.copies().iter().map(|copy| copy.copy..copy.copy.plus(copy.copy_size));
+        let tables = moves.copied_tables().iter().map(|table| table.copy..table.copy.plus(table.size));
+        let copies = code.chain(tables).reduce(|all, one| all.start.min(one.start)..all.end.max(one.end));
+        let copies = copies.unwrap_or(NewAddress(0)..NewAddress(0));
         let led = addresses_of_copies(&new, moves, &copies)?;
         Ok(Self { old, new, moves, copies, led })
     }
 
-    /// Where all copies are.
+    /// Where all copies are, of code and of tables.
     pub(super) fn copies(&self) -> Range<NewAddress> {
         self.copies.clone()
     }
@@ -140,27 +140,28 @@ impl<'image> CopiedControl<'image> {
         !code.any(|section| section.contains(table.address)) && self.entries(table, function).next().is_some()
     }
 
-    /// Where the entries of a table lead: of distances, up to the first that leads out of `function`; of addresses, those that lead into it, up
-    /// to the first that leads to no code.
+    /// Where the entries of a table lead that lead into `function`: all entries of a table that has a copy, of another those up to
+    /// the first that leads to no code. Some lead to parts that compilers split off, which are functions of their own.
     fn entries(&self, table: Table, function: &Function) -> impl Iterator<Item = Address> + use<'image> {
         /// More than any switch has.
         const MAX_ENTRIES: u64 = 4096;
         let (old, range) = (self.old, function.start..function.end);
-        let entry = move |number: u64| match table.holds {
-            Holds::Distances => {
-                let bytes = old.bytes_at(table.address.plus(number * 4), 4)?.first_chunk()?;
-                let target = table.address.plus(i64::from(i32::from_le_bytes(*bytes)) as u64);
-                range.contains(&target).then_some(Some(target))
-            }
-            Holds::Addresses => {
-                let bytes = old.bytes_at(table.address.plus(number * 8), 8)?.first_chunk()?;
-                let target = Address(u64::from_le_bytes(*bytes));
-                let mut code = old.sections.iter().filter(|section| section.is_executable());
-                let is_code = code.any(|section| section.contains(target));
-                is_code.then(|| Some(target).filter(|target| range.contains(target)))
-            }
+        let size = if table.holds == Holds::Distances { 4 } else { 8 };
+        let count = self.table_at(table.address).map_or(MAX_ENTRIES, |copied| copied.size / size);
+        let entry = move |number: u64| {
+            let bytes = old.bytes_at(table.address.plus(number * size), size)?;
+            let target = match table.holds {
+                Holds::Distances => {
+                    let distance = i32::from_le_bytes(*bytes.first_chunk()?);
+                    table.address.plus(i64::from(distance) as u64)
+                }
+                Holds::Addresses => Address(u64::from_le_bytes(*bytes.first_chunk()?)),
+            };
+            let mut code = old.sections.iter().filter(|section| section.is_executable());
+            let is_code = code.any(|section| section.contains(target));
+            is_code.then(|| Some(target).filter(|target| range.contains(target)))
         };
-        (0..MAX_ENTRIES).map_while(entry).flatten()
+        (0..count).map_while(entry).flatten()
     }
 
     /// The copy of the jump table at `address` of the old image.

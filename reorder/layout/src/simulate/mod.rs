@@ -2,7 +2,7 @@
 //!
 //! Takes an image's functions, the traces, and where the functions are in a second image; gives [`Simulation`].
 //! No program is run. A function that runs is taken to touch all of its pages, unless the trace has its basic blocks: then
-//! those of the executed ones, or of their copies, and code outside of functions counts that these lead to. Pages are those of the true addresses.
+//! those of the executed ones, or of their copies, and of code outside of functions that the loader or these blocks may enter. Pages are those of the true addresses.
 
 mod bounds;
 mod comparison;
@@ -18,7 +18,6 @@ mod size_changes;
 mod tests;
 mod touched;
 
-use std::ops::Range;
 use std::path::Path;
 
 use layout_algos::score::{FaultCurve, Span, lower_bound, touched_bytes};
@@ -35,7 +34,6 @@ pub use size_changes::{SizeChange, SizeChanges};
 pub use touched::{Touched, placed, touched_pages};
 
 use crate::memory::MemoryModel;
-use reorder_base::address::NewAddress;
 use reorder_image::functions::FunctionTable;
 use reorder_trace::{ExecutedBlocks, ResolvedTrace, ResolvedTraces};
 
@@ -73,8 +71,7 @@ pub fn simulate(
         Touched::of(functions, trace, executed.map(|executed| (executed, number)), placement)
     };
     let touched: Vec<Touched> = traces.traces.iter().enumerate().map(touched).collect();
-    let copies = placement.map_or(NewAddress(0)..NewAddress(0), Placement::copies);
-    let simulated = |(trace, touched)| simulate_trace(functions, trace, touched, copies.clone(), models);
+    let simulated = |(trace, touched)| simulate_trace(functions, trace, touched, models);
     let faults: Vec<TraceFaults> = traces.traces.iter().zip(&touched).map(simulated).collect();
     let pieces = Pieces::of(functions, &traces.traces, &touched, placement);
     let total = |(index, model)| {
@@ -95,16 +92,13 @@ fn simulate_trace(
     functions: &FunctionTable<'_>,
     trace: &ResolvedTrace,
     touched: &Touched,
-    copies: Range<NewAddress>,
     models: &[MemoryModel],
 ) -> TraceFaults {
-    let in_copies = (!copies.is_empty()).then(|| touched.inside(&copies));
     let bytes = touched_bytes(&spans(functions, trace));
     let block_bytes = touched.is_by_block.then(|| touched.least_bytes());
     let under = |named: &MemoryModel| {
         let model = named.model;
-        let old = model.faults(touched.all_old());
-        let new = touched.all_new().map(|spans| model.faults(spans));
+        let (old, new) = (touched.old_curve(model), touched.new_curve(model));
         Faults {
             model: named.name.clone(),
             title: named.title.clone(),
@@ -112,7 +106,7 @@ fn simulate_trace(
             block_bound_faults: block_bytes.map(|bytes| lower_bound(bytes, model)),
             faults: old.total(),
             new_faults: new.as_ref().map(FaultCurve::total),
-            copies: in_copies.as_ref().map(|spans| CopyFaults {
+            copies: touched.in_copies.as_ref().map(|spans| CopyFaults {
                 faults: model.faults(spans.iter().copied()).total(),
                 bound_faults: lower_bound(touched_bytes(spans), model),
             }),
@@ -161,11 +155,15 @@ fn total(model: &MemoryModel, index: usize, traces: &[TraceFaults]) -> Faults {
         block_bound_faults: is_by_block.then(|| sum(&block_bound)),
         faults,
         new_faults,
-        copies: traces.iter().fold(None, |sum, trace| {
-            let copies = trace.models[index].copies?;
-            Some(sum.unwrap_or_default().plus(copies, trace.weight))
-        }),
+        copies: sum_of_copies(traces.iter().map(|trace| (trace.weight, trace.models[index].copies))),
         fewer_percent: new_faults.and_then(|new| report::fewer_percent(faults, new)),
         curve: curve::sum(traces.iter().map(|trace| (trace.weight, trace.models[index].curve.as_slice()))),
     }
+}
+
+/// Nothing of images without copies, nor without traces.
+fn sum_of_copies(mut traces: impl Iterator<Item = (u64, Option<CopyFaults>)>) -> Option<CopyFaults> {
+    let (weight, first) = traces.next()?;
+    let first = CopyFaults::default().plus(first?, weight);
+    traces.try_fold(first, |sum, (weight, copies)| Some(sum.plus(copies?, weight)))
 }

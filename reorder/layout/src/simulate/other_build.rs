@@ -9,7 +9,7 @@ use layout_algos::score::Span;
 
 use super::{BuildPairs, ImageNames, Simulation, SizeChanges, Touched, simulate_trace, spans, total};
 use crate::memory::MemoryModel;
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::Address;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_trace::{Pairing, ResolvedTrace, ResolvedTraces};
 
@@ -76,7 +76,7 @@ impl Touched {
             new_counts.push(new.len());
         }
         let nanoseconds = trace.nanoseconds.clone();
-        Self { old, new: Some(new), new_counts, outside: Vec::new(), nanoseconds, is_by_block: false }
+        Self::of_functions((old, new), new_counts, nanoseconds)
     }
 }
 
@@ -90,8 +90,7 @@ pub fn simulate_builds(
     models: &[MemoryModel],
 ) -> Simulation {
     let simulated = |trace: &ResolvedTrace| {
-        let touched = Touched::of_builds(functions, trace, other);
-        simulate_trace(functions, trace, &touched, NewAddress(0)..NewAddress(0), models)
+        simulate_trace(functions, trace, &Touched::of_builds(functions, trace, other), models)
     };
     let traces: Vec<_> = resolved.traces.iter().map(simulated).collect();
     let totals = models.iter().enumerate().map(|(index, model)| total(model, index, &traces)).collect();

@@ -84,7 +84,7 @@ pub struct Faults {
     /// Faults in the new image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_faults: Option<u64>,
-    /// What of these the copies have, where the new image has any.
+    /// Faults of the copies alone, where the new image has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<CopyFaults>,
     /// How many per cent fewer the new image has; negative when it has more.
@@ -94,17 +94,17 @@ pub struct Faults {
     pub curve: Vec<CurvePoint>,
 }
 
-/// The part that copies have in the faults of a new image: how good their order is, apart from what stays in the originals.
+/// Faults of the copies of a new image as if it held nothing else: how good their order is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CopyFaults {
-    /// Faults that what runs in copies would have alone.
+    /// Faults of the code that runs in copies, and of the copied jump tables that it reads.
     pub faults: u64,
-    /// No order of what runs in copies has fewer.
+    /// No order of them has fewer.
     pub bound_faults: u64,
 }
 
 impl CopyFaults {
-    /// Of several runs, this one `weight` times.
+    /// The sum with `other`, which counts `weight` times.
     pub(super) fn plus(self, other: Self, weight: u64) -> Self {
         let sum = |one: u64, other: u64| one.saturating_add(other.saturating_mul(weight));
         Self {

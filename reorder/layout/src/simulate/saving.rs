@@ -1,7 +1,8 @@
 //! Which functions save a page when they are copied.
 //!
 //! A copy saves a page where no original on that page runs any more. Some originals run in any case: functions that are entered by
-//! an address that cannot be changed, landing pads, code that cannot be copied, code outside of functions. Where all pages of a function also hold such
+//! an address that cannot be changed, landing pads,
+//! code that cannot be copied, code outside of functions. Where all pages of a function also hold such
 //! originals, a copy of it saves no page and takes room in the new ones. Pages decide, also where memory is read in larger windows.
 
 use std::collections::BTreeSet;

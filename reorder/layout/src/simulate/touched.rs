@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use layout_algos::score::{Span, touched_bytes};
+use layout_algos::score::{FaultCurve, FaultModel, Span, touched_bytes};
 
 use super::placement::Placement;
 use super::spans;
@@ -18,14 +18,18 @@ use reorder_verify::AddressMoves;
 /// What one trace touches, in order of first execution.
 #[derive(Clone, Debug)]
 pub struct Touched {
-    /// In the image of the trace.
+    /// Code of functions in the image of the trace; [`Self::all_old`] has all.
     pub old: Vec<Span>,
-    /// In the new image, where there is one. Code that is in several copies has several spans.
+    /// Code of functions in the new image, where there is one; [`Self::all_new`] has all. Code that is in several copies has several spans.
     pub new: Option<Vec<Span>>,
     /// Parallel to `old`: how many spans of `new` come up to and with it; empty without `new`.
     pub(super) new_counts: Vec<usize>,
-    /// First instructions of code outside of functions that ran, one byte each. It is the same in both images.
-    pub(super) outside: Vec<Span>,
+    /// What of `new` is in copies; absent in an image without copies.
+    pub(super) in_copies: Option<Vec<Span>>,
+    /// One byte at each place where the run may enter code outside of functions.
+    outside: Vec<Span>,
+    /// The same of the new image.
+    new_outside: Vec<Span>,
     /// Nanoseconds since the start of the run, parallel to `old`; empty where they are unknown.
     pub nanoseconds: Vec<u64>,
     /// Some functions are known by their blocks.
@@ -58,12 +62,28 @@ impl Touched {
             }
             new
         });
+        let copies = placement.map(Placement::copies).filter(|copies| !copies.is_empty());
+        let in_copies = copies.map(|copies| inside(new.iter().flatten(), &copies));
         let nanoseconds = times.unwrap_or(&trace.nanoseconds).clone();
         let outside = executed.map_or_else(Vec::new, |(executed, number)| outside_spans(executed, number));
-        Self { old, new, new_counts, outside, nanoseconds, is_by_block: blocks.is_some() }
+        let moved = |span: &Span| placement.map_or(*span, |placement| moved(*span, placement.moves()));
+        let new_outside = outside.iter().map(moved).collect();
+        let is_by_block = blocks.is_some();
+        Self { old, new, new_counts, in_copies, outside, new_outside, nanoseconds, is_by_block }
     }
 
-    /// All that runs in the image of the trace, code outside of functions first.
+    /// Functions that are at `old`, and at `new` in another build, where the first `new_counts` of these come up to and with each.
+    pub(super) fn of_functions(
+        (old, new): (Vec<Span>, Vec<Span>),
+        new_counts: Vec<usize>,
+        nanoseconds: Vec<u64>,
+    ) -> Self {
+        let (outside, new_outside) = (Vec::new(), Vec::new());
+        let (new, in_copies, is_by_block) = (Some(new), None, false);
+        Self { old, new, new_counts, in_copies, outside, new_outside, nanoseconds, is_by_block }
+    }
+
+    /// All that runs in the image of the trace. Code outside of functions comes first: its times are unknown.
     #[must_use]
     pub fn all_old(&self) -> Vec<Span> {
         [self.outside.as_slice(), &self.old].concat()
@@ -72,7 +92,17 @@ impl Touched {
     /// The same of the new image, where there is one.
     #[must_use]
     pub fn all_new(&self) -> Option<Vec<Span>> {
-        self.new.as_ref().map(|new| [self.outside.as_slice(), new].concat())
+        self.new.as_ref().map(|new| [self.new_outside.as_slice(), new].concat())
+    }
+
+    /// Faults under `model` of all that runs in the image of the trace, after each span of `old`.
+    pub(super) fn old_curve(&self, model: FaultModel) -> FaultCurve {
+        model.faults(self.all_old()).after_first(self.outside.len())
+    }
+
+    /// The same of the new image, after each span of `new`.
+    pub(super) fn new_curve(&self, model: FaultModel) -> Option<FaultCurve> {
+        Some(model.faults(self.all_new()?).after_first(self.new_outside.len()))
     }
 
     /// The bytes that must be touched in either image: branches of copies may be shorter.
@@ -80,12 +110,6 @@ impl Touched {
     pub fn least_bytes(&self) -> u64 {
         let new = self.new.as_deref().map_or(u64::MAX, touched_bytes);
         touched_bytes(&self.old).min(new)
-    }
-
-    /// What runs in the new image at addresses of `range`.
-    pub(super) fn inside(&self, range: &Range<NewAddress>) -> Vec<Span> {
-        let new = self.new.iter().flatten().copied();
-        new.filter(|span| range.contains(&NewAddress(span.start))).collect()
     }
 
     /// Where the executed code is in the image of the trace.
@@ -111,26 +135,29 @@ impl Touched {
         })
     }
 
-    /// Faults of the old image under `model` after each span of `old`.
-    #[must_use]
-    pub fn old_faults_after_each(&self, model: &MemoryModel) -> Vec<u64> {
-        let curve = model.model.faults(self.all_old());
-        curve.after_each().get(self.outside.len()..).unwrap_or_default().to_vec()
-    }
-
-    /// The same of the new image.
+    /// Faults of the functions' code in the new image under `model`, after each span of `old`.
     #[must_use]
     pub fn new_faults_after_each(&self, model: &MemoryModel) -> Option<Vec<u64>> {
-        let curve = model.model.faults(self.all_new()?);
+        let curve = model.model.faults(self.new.as_ref()?.iter().copied());
         let after = |count: &usize| {
-            let last = (self.outside.len() + count).checked_sub(1);
-            last.and_then(|last| curve.after_each().get(last)).copied().unwrap_or(0)
+            count.checked_sub(1).and_then(|last| curve.after_each().get(last)).copied().unwrap_or(0)
         };
         Some(self.new_counts.iter().map(after).collect())
     }
 }
 
-/// Where code outside of functions runs that run number `number` of `executed` leads to.
+/// Those of `spans` that begin in `range`.
+fn inside<'spans>(spans: impl Iterator<Item = &'spans Span>, range: &Range<NewAddress>) -> Vec<Span> {
+    spans.filter(|span| range.contains(&NewAddress(span.start))).copied().collect()
+}
+
+/// Where code outside of functions that was at `span` is in the new image: only functions move.
+fn moved(span: Span, moves: &AddressMoves) -> Span {
+    let start = moves.map(Address(span.start));
+    Span { start: start.0, end: start.plus(span.end.saturating_sub(span.start)).0 }
+}
+
+/// One byte at each place where the run of trace number `number` of `executed` may enter code outside of functions.
 pub(super) fn outside_spans(executed: &ExecutedBlocks, number: usize) -> Vec<Span> {
     let entries = executed.outside.get(number).map_or(&[][..], Vec::as_slice);
     entries.iter().map(|entry| Span { start: entry.0, end: entry.plus(1).0 }).collect()
@@ -158,7 +185,7 @@ pub(super) fn page_numbers(span: Span, page_bytes: u64) -> Range<u64> {
 }
 
 /// The pages of `page_bytes` that `trace` touches, by first address, each with the functions of the old image whose code is on
-/// it, and none if only code outside of functions is; in the new image where `placement` leads to one. The trace is number
+/// it; without functions, code outside of them is on it. They are those of the new image where `placement` leads to one. The trace is number
 /// `number` of those of `executed`; without that, functions count whole.
 #[must_use]
 pub fn touched_pages(
@@ -180,7 +207,8 @@ pub fn touched_pages(
         (None, _) => touched.into_iter().map(|span| vec![span]).collect(),
     };
     let outside = executed.map_or_else(Vec::new, |(executed, number)| outside_spans(executed, number));
-    let outside = outside.into_iter().flat_map(|span| page_numbers(span, page_bytes));
+    let moved = |span| placement.map_or(span, |placement| moved(span, placement.moves()));
+    let outside = outside.into_iter().map(moved).flat_map(|span| page_numbers(span, page_bytes));
     let mut pages: BTreeMap<Address, Vec<FunctionIndex>> =
         outside.map(|page| (Address(page.saturating_mul(page_bytes)), Vec::new())).collect();
     for (function, places) in ran.into_iter().zip(places) {

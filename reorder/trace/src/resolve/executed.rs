@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Serialize;
 
 use super::ResolvedTrace;
-use super::outside::OutsideCode;
+use super::outside::{OutsideCode, OutsideEntries};
 use crate::{RecordedBlock, RecordedBlocks};
 use reorder_base::address::Address;
 use reorder_image::basic_blocks::{LoadedBytes, Outline, functions_apart, outline};
@@ -36,8 +36,8 @@ pub struct ExecutedBlocks {
     pub traces: Vec<Vec<ExecutedBlock>>,
     /// Parallel to the blocks: nanoseconds since the start of the run, 0 where the trace has no times.
     pub nanoseconds: Vec<Vec<u64>>,
-    /// Parallel to the given traces: the first instructions of code that ran and belongs to no function, which is what the
-    /// loader calls and the linker's stubs that executed blocks call; none of a trace that knows no blocks.
+    /// Parallel to the given traces: where the run may enter code outside of functions, which is what the loader calls, and the
+    /// linker's stubs that blocks call. Nothing is known of functions that are given whole, and of a trace without blocks.
     pub outside: Vec<Vec<Address>>,
     /// How much of them is known.
     pub account: BlockAccount,
@@ -103,15 +103,16 @@ pub fn executed_blocks(
     let (loaded, is_apart) = (LoadedBytes::new(file), functions_apart(functions));
     let mut known = KnownCode { file, functions, loaded, is_apart, outlines: HashMap::new() };
     let mut account = BlockAccount::default();
+    let has_blocks = |trace: &ResolvedTrace| !trace.blocks.is_empty();
+    let outside = traces.iter().any(has_blocks).then(|| OutsideCode::of(file, functions));
     let mut executed = ExecutedBlocks::default();
     for trace in traces {
-        let mut outside = OutsideCode::called_by_loader(file, functions);
-        let timed = known.blocks_of(trace, &mut outside, &mut account);
+        let mut entries = outside.as_ref().filter(|_| has_blocks(trace)).map(OutsideCode::entries);
+        let timed = known.blocks_of(trace, entries.as_mut(), &mut account);
         let (nanoseconds, blocks) = timed.into_iter().unzip();
         executed.nanoseconds.push(nanoseconds);
         executed.traces.push(blocks);
-        let knows_blocks = !trace.blocks.is_empty();
-        executed.outside.push(if knows_blocks { outside.entries() } else { Vec::new() });
+        executed.outside.push(entries.map_or_else(Vec::new, OutsideEntries::found));
     }
     ExecutedBlocks { account, ..executed }
 }
@@ -131,7 +132,7 @@ impl KnownCode<'_, '_> {
     fn blocks_of(
         &mut self,
         trace: &ResolvedTrace,
-        outside: &mut OutsideCode<'_, '_>,
+        mut outside: Option<&mut OutsideEntries<'_>>,
         account: &mut BlockAccount,
     ) -> Vec<(u64, ExecutedBlock)> {
         let mut timed: Vec<(u64, ExecutedBlock)> = Vec::with_capacity(trace.functions.len());
@@ -152,7 +153,9 @@ impl KnownCode<'_, '_> {
                     account.function_bytes += size;
                     timed.extend(blocks.iter().map(|block| {
                         let RecordedBlock { offset, size, nanoseconds } = *block;
-                        outside.add_block(code.start.plus(u64::from(offset)), u64::from(size));
+                        if let Some(outside) = &mut outside {
+                            outside.add_block(code.start.plus(u64::from(offset)), u64::from(size));
+                        }
                         (nanoseconds, ExecutedBlock { function, offset, size })
                     }));
                 }

@@ -1,83 +1,116 @@
-//! Code that ran although it belongs to no function: what the loader calls before and after the program, and the stubs of the
-//! linker that executed blocks call.
+//! Code outside of functions that runs may enter: what the loader calls before and after the program, and the stubs of the linker
+//! that executed blocks call.
 //!
-//! No trace has such code, because nothing describes it. It keeps its place in every layout, so its pages count in each. Only
-//! the first instruction of each such piece is known to run: nothing says where a piece ends, and it is not followed.
+//! No trace has such code, because nothing describes it. It keeps its place in every layout, so its pages count in each. This is a
+//! prediction that can only add pages: every branch of an executed block counts as taken, and what the loader calls at the end counts
+//! also if a run ends before. Only the place that is entered is known: nothing says where such code ends, so it is not followed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 
 use object::elf::{DT_FINI, DT_INIT, SHT_FINI_ARRAY, SHT_INIT_ARRAY, SHT_PREINIT_ARRAY};
 
 use reorder_base::address::Address;
-use reorder_base::error::Result;
 use reorder_image::decode::control::control_step;
 use reorder_image::elf::dynamic::dynamic_entries;
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::elf::relocation::{LoaderAction, loader_relocations};
+use reorder_image::elf::section::Section;
 use reorder_image::functions::FunctionTable;
 
-/// The places outside of functions where control leads in one run, in the order in which they are noted.
+/// An image's code outside of functions, for all runs.
 pub(super) struct OutsideCode<'run, 'data> {
     file: &'run ElfFile<'data>,
     functions: &'run FunctionTable<'data>,
-    noted: HashSet<Address>,
+    /// All code, ascending.
+    code: Vec<Range<Address>>,
+    called_by_loader: BTreeSet<Address>,
+}
+
+/// Where one run enters code outside of functions.
+pub(super) struct OutsideEntries<'code> {
+    outside: &'code OutsideCode<'code, 'code>,
+    looked_at: HashSet<Address>,
     entries: Vec<Address>,
 }
 
 impl<'run, 'data> OutsideCode<'run, 'data> {
-    /// With what the loader calls. A damaged table of the loader names nothing here; what writes the image refuses it.
-    pub(super) fn called_by_loader(file: &'run ElfFile<'data>, functions: &'run FunctionTable<'data>) -> Self {
-        let mut outside = Self { file, functions, noted: HashSet::new(), entries: Vec::new() };
-        called_by_loader(file).unwrap_or_default().into_iter().for_each(|called| outside.note(called));
-        outside
+    pub(super) fn of(file: &'run ElfFile<'data>, functions: &'run FunctionTable<'data>) -> Self {
+        let code = ascending(file, |section| section.is_executable());
+        Self { file, functions, code, called_by_loader: called_by_loader(file) }
     }
 
+    /// Of a run that has executed nothing yet: what the loader calls.
+    pub(super) fn entries(&self) -> OutsideEntries<'_> {
+        let mut entries =
+            OutsideEntries { outside: self, looked_at: HashSet::new(), entries: Vec::new() };
+        self.called_by_loader.iter().for_each(|called| entries.add(*called));
+        entries
+    }
+}
+
+impl OutsideEntries<'_> {
     /// Adds where the instructions of an executed block lead, which has `size` bytes at `start`.
     pub(super) fn add_block(&mut self, start: Address, size: u64) {
-        let Some(code) = self.file.bytes_at(start, size) else { return };
+        let file = self.outside.file;
+        let Some(code) = file.bytes_at(start, size) else { return };
         let mut offset = 0;
+        // No step has length zero, and none is decoded from no bytes.
         while let Some(rest) = code.get(offset as usize..) {
-            let Some(step) = control_step(self.file.processor, rest, start.plus(offset)) else { return };
-            step.target.into_iter().for_each(|target| self.note(target));
+            let Some(step) = control_step(file.processor, rest, start.plus(offset)) else { return };
+            step.target.into_iter().for_each(|target| self.add(target));
             offset += step.length;
         }
     }
 
-    pub(super) fn entries(self) -> Vec<Address> {
+    /// In the order in which they were found, each once.
+    pub(super) fn found(self) -> Vec<Address> {
         self.entries
     }
 
-    fn note(&mut self, entry: Address) {
-        let is_outside = || self.functions.containing(entry).is_none();
-        let is_code = || {
-            let mut code = self.file.sections.iter().filter(|section| section.is_executable());
-            code.any(|section| section.contains(entry))
-        };
-        if !self.noted.contains(&entry) && is_outside() && is_code() {
-            self.noted.insert(entry);
+    fn add(&mut self, entry: Address) {
+        let is_new = self.looked_at.insert(entry);
+        let is_outside = || self.outside.functions.containing(entry).is_none();
+        if is_new && contains(&self.outside.code, entry) && is_outside() {
             self.entries.push(entry);
         }
     }
 }
 
-/// All that the tables of the image have the loader call.
-fn called_by_loader(file: &ElfFile<'_>) -> Result<Vec<Address>> {
-    let dynamic = dynamic_entries(file)?;
-    let with_tag = |tag| dynamic.iter().filter(move |entry| entry.tag == tag).map(|entry| Address(entry.value));
+/// The addresses that the image's tables tell the loader to call. Relocations of a form that is not supported hide those of
+/// position-independent images: then fewer pages are predicted.
+fn called_by_loader(file: &ElfFile<'_>) -> BTreeSet<Address> {
+    let dynamic = dynamic_entries(file).unwrap_or_default();
+    let of_headers = dynamic.iter().filter(|entry| [DT_INIT.0, DT_FINI.0].contains(&entry.tag));
+    let mut called: BTreeSet<Address> = of_headers.map(|entry| Address(entry.value)).collect();
     let kinds = [SHT_PREINIT_ARRAY.0, SHT_INIT_ARRAY.0, SHT_FINI_ARRAY.0];
-    let lists: Vec<_> = file.sections.iter().filter(|section| kinds.contains(&section.kind)).collect();
-    let mut called: Vec<Address> = with_tag(DT_INIT.0).collect();
+    let lists = ascending(file, |section| kinds.contains(&section.kind));
     if file.linkage == Linkage::FixedAddress {
-        let words = lists.iter().flat_map(|list| file.section_bytes(list).chunks_exact(8));
-        let words = words.filter_map(|word| word.first_chunk().copied());
+        let bytes = lists.iter().filter_map(|list| file.bytes_at(list.start, list.end.distance_from(list.start)));
+        let words = bytes.flat_map(|bytes| bytes.chunks_exact(8)).filter_map(|word| word.first_chunk().copied());
         called.extend(words.map(|word| Address(u64::from_le_bytes(word))));
     }
-    for relocation in loader_relocations(file, &dynamic)? {
-        let is_listed = lists.iter().any(|list| list.contains(relocation.place));
-        if let (true, LoaderAction::Relative(address)) = (is_listed, relocation.action) {
-            called.push(address);
+    for relocation in loader_relocations(file, &dynamic).unwrap_or_default() {
+        if let (true, LoaderAction::Relative(address)) = (contains(&lists, relocation.place), relocation.action) {
+            called.insert(address);
         }
     }
-    called.extend(with_tag(DT_FINI.0));
-    Ok(called)
+    called
+}
+
+/// The addresses of the loaded sections that are `wanted` and have bytes, which share none.
+fn ascending(file: &ElfFile<'_>, wanted: impl Fn(&Section<'_>) -> bool) -> Vec<Range<Address>> {
+    let is_wanted = |section: &&Section<'_>| section.is_loaded() && section.has_bytes() && wanted(section);
+    let sections = file.sections.iter().filter(is_wanted);
+    let mut ranges: Vec<Range<Address>> = sections
+        .map(|section| section.address..section.end())
+        .filter(|range| !range.is_empty())
+        .collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges
+}
+
+fn contains(ascending: &[Range<Address>], address: Address) -> bool {
+    let after = ascending.partition_point(|range| range.start <= address);
+    ascending[..after].last().is_some_and(|range| address < range.end)
 }

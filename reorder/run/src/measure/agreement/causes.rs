@@ -19,10 +19,10 @@ use reorder_system::PAGE_BYTES;
 pub enum Cause {
     /// Predicted: a function that ran extends to this page, but its executed part does not.
     PartNotReached,
-    /// Predicted: a function begins here that ran when the trace was recorded, and not in this run; or code outside of functions is
-    /// here that a run leads to.
+    /// Predicted: this run executed nothing here, although the trace has a function that begins here, or may enter code outside of
+    /// functions here.
     NotRun,
-    /// Touched: code of the linker and the compiler's start-up files, which is no function. Executed blocks predict it.
+    /// Touched: code of the linker and the compiler's start-up files, which is no function.
     StartupAndStubs,
     /// Touched: headers or data that share the segment with the code.
     DataInText,
@@ -35,13 +35,15 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether no trace could predict the page: it holds code that is not a function, or is not entered at its start.
+    /// Whether the trace could not predict the page: it holds code that is not a function, or is not entered at its start. Where
+    /// the trace `has_blocks`, that is no excuse for stubs and split-off parts.
     #[must_use]
-    pub fn is_untraced_code(self) -> bool {
-        matches!(
-            self,
-            Self::StartupAndStubs | Self::DataInText | Self::CodeWithoutFunction | Self::SplitOffParts
-        )
+    pub fn is_untraced_code(self, has_blocks: bool) -> bool {
+        match self {
+            Self::DataInText | Self::CodeWithoutFunction => true,
+            Self::StartupAndStubs | Self::SplitOffParts => !has_blocks,
+            Self::PartNotReached | Self::NotRun | Self::FunctionsNotInTrace => false,
+        }
     }
 
     /// For people.
@@ -59,8 +61,8 @@ impl Cause {
     }
 }
 
-/// Explains a page that was predicted because of the functions `running`, or because of code outside of functions if there are none,
-/// and not touched.
+/// Explains a page that was predicted and not touched. `running` are the functions that predicted it; if there are none, code outside of
+/// functions did.
 pub(super) fn not_touched(
     file: &ElfFile<'_>,
     prediction: &Prediction<'_>,

@@ -109,7 +109,8 @@ pub fn compare(
     let split_parts = split_parts::entered_in_the_middle(file, functions, &running);
     let touched_only: Vec<ExplainedPage> =
         only_touched.map(|&page| causes::not_predicted(file, functions, page, &split_parts)).collect();
-    let unexplained = touched_only.iter().filter(|page| !page.cause.is_untraced_code()).count();
+    let has_blocks = !trace.blocks.is_empty();
+    let unexplained = touched_only.iter().filter(|page| !page.cause.is_untraced_code(has_blocks)).count();
     let difference = predicted_only.len() + unexplained;
     AgreementReport {
         program: request.old.clone(),

@@ -24,7 +24,8 @@ pub struct AgreementReport {
     pub status: String,
     /// Functions of the trace.
     pub functions: u64,
-    /// 4 KiB pages that these lie on, and code outside of functions that executed blocks lead to.
+    /// 4 KiB pages of these functions, by executed blocks where these are known, and of code outside of functions that the loader or
+    /// these blocks may enter.
     pub predicted_pages: u64,
     /// Pages that were touched, by the page table.
     pub touched_pages: u64,
