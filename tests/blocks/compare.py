@@ -122,7 +122,9 @@ class Program:
             for number, words in self.of(kind):
                 command = ("measure", self.path, self.images[layout], "-t", self.trace(kind, number), "--agreement")
                 report = self.json(*command, "--", *words, statuses=(0, 1))
-                yield report["predicted_pages"], report["touched_pages"], report["difference_percent"]
+                # The page cache also has the pages of processes that the program forks, which the trace predicts, too.
+                touched = (report["page_cache"] or {"pages": report["touched_pages"]})["pages"]
+                yield report["predicted_pages"], touched, report["difference_percent"]
 
     def bounds(self):
         """Simulated pages of recorded runs with blocks, and the bounds of blocks and of functions for all of them together; the same of

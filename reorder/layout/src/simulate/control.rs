@@ -322,8 +322,11 @@ impl Follower<'_> {
         for table in &tables {
             let copied = control.table_at(table.address).filter(|_| is_copied(table));
             let leads = if copied.is_some() { Place::Copy } else { Place::Original };
+            // Nothing says where a table without a copy ends, and what follows it leads into the middle of blocks.
             for target in control.entries(*table, self.functions.get(function)) {
-                self.go_to(target, leads);
+                if let Some(block) = self.block_at(target).filter(|&block| self.spans[block].start == target.0) {
+                    self.go(block, leads);
+                }
             }
             let read = copied.map(|table| Span { start: table.copy.0, end: table.copy.plus(table.size).0 });
             self.places[block].extend(read);
