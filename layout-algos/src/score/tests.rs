@@ -107,6 +107,9 @@ fn curves_are_read_at_percentages() {
     let curve = FaultModel::Pages { size: 4096 }.faults(spans);
     assert_eq!([0, 1, 10, 11, 55, 100].map(|percent| curve.at_percent(percent)), [0, 1, 1, 2, 6, 10]);
     assert!((curve.mean() - 5.5).abs() < 1e-9);
+    let rest = curve.clone().after_first(4);
+    assert_eq!([0, 1, 50, 100].map(|percent| rest.at_percent(percent)), [0, 5, 7, 10]);
+    assert!(curve.after_first(11).after_each().is_empty());
     let empty = FaultModel::Pages { size: 4096 }.faults([]);
     assert_eq!((empty.total(), empty.at_percent(50), empty.mean()), (0, 0, 0.0));
 }

@@ -37,7 +37,8 @@ impl Pieces {
             None => size(span),
         };
         let is_by_block = touched.iter().any(|touched| touched.is_by_block);
-        let copied: Option<Vec<&[Span]>> = touched.iter().map(|touched| touched.in_copies.as_deref()).collect();
+        let copied: Option<Vec<&[Span]>> =
+            touched.iter().map(|touched| touched.in_copies.as_deref()).collect();
         let executed = touched.iter().map(|touched| touched.old.as_slice());
         Self {
             functions: problem(weights().zip(whole.iter().map(Vec::as_slice)), size),

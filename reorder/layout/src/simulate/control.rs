@@ -324,7 +324,9 @@ impl Follower<'_> {
             let leads = if copied.is_some() { Place::Copy } else { Place::Original };
             // Nothing says where a table without a copy ends, and what follows it leads into the middle of blocks.
             for target in control.entries(*table, self.functions.get(function)) {
-                if let Some(block) = self.block_at(target).filter(|&block| self.spans[block].start == target.0) {
+                if let Some(block) =
+                    self.block_at(target).filter(|&block| self.spans[block].start == target.0)
+                {
                     self.go(block, leads);
                 }
             }

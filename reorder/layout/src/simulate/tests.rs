@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use super::{ImageNames, Placement, Simulation, simulate};
+use super::{ImageNames, Placement, Simulation, simulate, touched_pages};
 use crate::memory::default_for_elf;
+use reorder_base::address::Address;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_report::Format;
 use reorder_report::{Width, render};
-use reorder_trace::{ResolvedTrace, ResolvedTraces};
+use reorder_trace::{ExecutedBlock, ExecutedBlocks, ResolvedTrace, ResolvedTraces};
 use reorder_verify::recover_moves;
 
 /// `near` and `pair` are next to each other, `far` of the same size as `pair` is at least 64 KiB away. No unwind
@@ -148,4 +149,39 @@ fn an_image_compared_with_itself_changes_nothing() {
     let value: serde_json::Value = serde_json::from_str(&json).expect("valid JSON");
     assert_eq!(value["totals"][0]["faults"], simulation.totals[0].faults);
     assert_eq!(value["command"], "simulate");
+}
+
+#[test]
+fn code_outside_of_functions_counts_before_all_blocks_in_both_images() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let bytes = build(directory.path());
+    let file = ElfFile::parse(&bytes).expect("an ELF image");
+    let functions = ElfFunctions::collect(&file).expect("well-formed tables").table;
+    let moves = recover_moves(&bytes, &bytes).expect("the same image");
+    let ran = ["near", "far"].map(|name| find(&functions, name));
+    let mut traces = traces(&[(1, &ran)]);
+    traces.traces[0].blocks = vec![None; 2];
+    let block = |function| ExecutedBlock { function, offset: 0, size: 16 };
+    let init = file.sections.iter().find(|section| section.name == b".init").expect("what the loader calls");
+    let executed = ExecutedBlocks {
+        traces: vec![ran.map(block).to_vec()],
+        nanoseconds: vec![vec![0, 1000]],
+        outside: vec![vec![init.address]],
+        ..ExecutedBlocks::default()
+    };
+    let (placement, models) = (Placement::moved(&moves), default_for_elf());
+    let images = (names(Some("same")), &functions, &traces);
+    let simulation = simulate(images.0, images.1, images.2, Some(&executed), Some(&placement), &models[..1]);
+    let total = &simulation.totals[0];
+    // `near` begins a page of its own, and `far` is on another.
+    assert_eq!((total.faults, total.new_faults, total.copies), (3, Some(3), None));
+    let points: Vec<(u64, u64)> = [9, 19]
+        .map(|point| &total.curve[point])
+        .iter()
+        .map(|point| (point.functions_percent, point.faults))
+        .collect();
+    assert_eq!(points, [(50, 2), (100, 3)]);
+    let pages = touched_pages(&functions, &traces.traces[0], Some((&executed, 0)), Some(&placement), 4096);
+    let without: Vec<Address> = pages.iter().filter(|(_, on)| on.is_empty()).map(|(page, _)| *page).collect();
+    assert_eq!((pages.len(), without), (3, vec![Address(init.address.0 / 4096 * 4096)]));
 }

@@ -36,13 +36,12 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
     let identity = ImageIdentity::of(&path, image.build_id());
     let traces = arguments.traces.resolve(&path, &identity, &functions, &context.talk)?;
     let trace = of_this_start(&traces.traces, &request)?;
-    let executed = (!trace.blocks.is_empty())
-        .then(|| executed_blocks(std::slice::from_ref(trace), &image, &functions));
+    let executed =
+        (!trace.blocks.is_empty()).then(|| executed_blocks(std::slice::from_ref(trace), &image, &functions));
     let executed = executed.as_ref().map(|executed| (executed, 0));
     let real = real_pages(&request, Reach::OnePage)?;
-    let predicted = |placement: Option<&Placement<'_>>| {
-        touched_pages(&functions, trace, executed, placement, PAGE_BYTES)
-    };
+    let predicted =
+        |placement: Option<&Placement<'_>>| touched_pages(&functions, trace, executed, placement, PAGE_BYTES);
     let report = match new {
         None => {
             let pages = predicted(None);

@@ -42,8 +42,7 @@ impl<'run, 'data> OutsideCode<'run, 'data> {
 
     /// Of a run that has executed nothing yet: what the loader calls.
     pub(super) fn entries(&self) -> OutsideEntries<'_> {
-        let mut entries =
-            OutsideEntries { outside: self, looked_at: HashSet::new(), entries: Vec::new() };
+        let mut entries = OutsideEntries { outside: self, looked_at: HashSet::new(), entries: Vec::new() };
         self.called_by_loader.iter().for_each(|called| entries.add(*called));
         entries
     }
@@ -86,12 +85,16 @@ fn called_by_loader(file: &ElfFile<'_>) -> BTreeSet<Address> {
     let kinds = [SHT_PREINIT_ARRAY.0, SHT_INIT_ARRAY.0, SHT_FINI_ARRAY.0];
     let lists = ascending(file, |section| kinds.contains(&section.kind));
     if file.linkage == Linkage::FixedAddress {
-        let bytes = lists.iter().filter_map(|list| file.bytes_at(list.start, list.end.distance_from(list.start)));
-        let words = bytes.flat_map(|bytes| bytes.chunks_exact(8)).filter_map(|word| word.first_chunk().copied());
+        let bytes =
+            lists.iter().filter_map(|list| file.bytes_at(list.start, list.end.distance_from(list.start)));
+        let words =
+            bytes.flat_map(|bytes| bytes.chunks_exact(8)).filter_map(|word| word.first_chunk().copied());
         called.extend(words.map(|word| Address(u64::from_le_bytes(word))));
     }
     for relocation in loader_relocations(file, &dynamic).unwrap_or_default() {
-        if let (true, LoaderAction::Relative(address)) = (contains(&lists, relocation.place), relocation.action) {
+        if let (true, LoaderAction::Relative(address)) =
+            (contains(&lists, relocation.place), relocation.action)
+        {
             called.insert(address);
         }
     }
@@ -102,10 +105,8 @@ fn called_by_loader(file: &ElfFile<'_>) -> BTreeSet<Address> {
 fn ascending(file: &ElfFile<'_>, wanted: impl Fn(&Section<'_>) -> bool) -> Vec<Range<Address>> {
     let is_wanted = |section: &&Section<'_>| section.is_loaded() && section.has_bytes() && wanted(section);
     let sections = file.sections.iter().filter(is_wanted);
-    let mut ranges: Vec<Range<Address>> = sections
-        .map(|section| section.address..section.end())
-        .filter(|range| !range.is_empty())
-        .collect();
+    let mut ranges: Vec<Range<Address>> =
+        sections.map(|section| section.address..section.end()).filter(|range| !range.is_empty()).collect();
     ranges.sort_unstable_by_key(|range| range.start);
     ranges
 }
