@@ -123,8 +123,9 @@ class Program:
                 command = ("measure", self.path, self.images[layout], "-t", self.trace(kind, number), "--agreement")
                 report = self.json(*command, "--", *words, statuses=(0, 1))
                 # The page cache also has the pages of processes that the program forks, which the trace predicts, too.
-                touched = (report["page_cache"] or {"pages": report["touched_pages"]})["pages"]
-                yield report["predicted_pages"], touched, report["difference_percent"]
+                if not report["page_cache"]:
+                    sys.exit(f"{self.path.name}: its pages were in memory before it started, so they cannot be counted")
+                yield report["predicted_pages"], report["page_cache"]["pages"], report["difference_percent"]
 
     def bounds(self):
         """Simulated pages of recorded runs with blocks, and the bounds of blocks and of functions for all of them together; the same of
@@ -133,7 +134,7 @@ class Program:
             return None
         trace = self.work / "recorded"
         total = self.json("simulate", self.path, self.images["blocks"], "-t", trace, "--model", "linux-4k")["totals"][0]
-        copies = total["copies"]
+        copies = total.get("copies", {"faults": 0, "bound_faults": 0})
         bounds = total["block_bound_faults"], total["lower_bound_faults"]
         return total["new_faults"], *bounds, copies["faults"], copies["bound_faults"]
 
@@ -225,7 +226,7 @@ def print_results(layouts, results, is_simulated):
         print(f"with blocks, the file of {name} grows by {result['grows']:.0f} KiB")
     if not is_simulated:
         return
-    print("\nsimulated pages of 4 KiB against the kernel's, all invocations")
+    print("\nsimulated pages of 4 KiB against those in the kernel's page cache, all invocations; and pages of the program alone that differ")
     print(f"{'program':8} {'layout':9} {'simulated':>9} {'kernel':>9} {'off':>8} {'differing, mean':>16} {'worst':>8}")
     for name, result in results.items():
         for layout, runs in result["agreement"].items():

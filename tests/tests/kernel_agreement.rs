@@ -200,7 +200,7 @@ fn beyond_that_only_parts_of_large_functions_differ() {
         assert_witnesses(&report);
         let text = reorder_report::Report::text(&report, reorder_report::Width::UNLIMITED);
         assert!(report.predicted_only.iter().all(|page| page.cause == Cause::PartNotReached), "{text}");
-        assert!(report.touched_only.iter().all(|page| page.cause.is_untraced_code(false)), "{text}");
+        assert!(report.touched_only.iter().all(|page| page.cause.is_untraced_code()), "{text}");
         eprintln!("{name} {}: difference {:.1} %", arguments.join(" "), report.difference_percent);
     }
 }

@@ -15,8 +15,8 @@ use reorder_system::mapped::map_image;
 /// Count the page faults of recorded runs under a memory model
 ///
 /// With NEW, both are compared: an image that `reorder apply` made from IMAGE, or any other build of it, whose functions are
-/// found by their names and by their code. The traces are those of IMAGE. All bytes of a function that runs count. If
-/// its basic blocks were recorded, only those that ran count, and code outside of functions that they enter.
+/// found by their names and by their code. The traces are those of IMAGE. A function that
+/// runs counts whole. Where its blocks were recorded only these count, together with the start-up code and the linker's stubs.
 #[derive(Args, Debug)]
 pub struct SimulateArguments {
     /// The program or shared object that was traced

@@ -1,4 +1,5 @@
-//! Any bytes as an image: headers, functions, their basic blocks, a run of all of these and the whole analysis give a value or an error.
+//! Any bytes as an image: headers, functions, their basic blocks, a run of all of these and the whole analysis give a value or
+//! an error.
 
 use std::sync::Arc;
 

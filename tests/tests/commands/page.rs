@@ -197,7 +197,9 @@ fn a_page_of_copied_blocks_works_in_a_browser() {
     let simulated: Value = serde_json::from_slice(&simulated.stdout).unwrap();
     let faults = |of: &Value, key: &str| of[key].as_f64().unwrap();
     for key in ["faults", "new_faults"] {
-        assert_eq!(faults(&summary["models"][0], key), faults(&simulated["totals"][0], key));
+        // The map has functions alone. Start-up code and stubs are on one or two pages more in each of the three runs.
+        let more = faults(&simulated["totals"][0], key) - faults(&summary["models"][0], key);
+        assert!((3.0..=6.0).contains(&more), "{key}: {more} in {summary:#}");
     }
     let executed = |key: &str| summary["executed"][key].as_u64().unwrap();
     // Each of the four odd functions has 501 bytes and executes one instruction.

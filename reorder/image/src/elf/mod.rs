@@ -8,6 +8,7 @@ pub mod file;
 mod found_functions;
 pub mod functions;
 pub mod kept_relocations;
+pub mod loaded_ranges;
 pub(crate) mod loader_formats;
 pub mod note;
 pub mod relocation;

@@ -24,6 +24,7 @@ use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
 use reorder_image::decode::control::control_step;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::loaded_ranges::LoadedRanges;
 use reorder_image::functions::{Function, FunctionIndex, FunctionTable};
 use reorder_trace::ExecutedBlock;
 use reorder_verify::{AddressMoves, PlacedCopy, PlacedTable};
@@ -34,6 +35,8 @@ pub(super) struct CopiedControl<'image> {
     old: &'image ElfFile<'image>,
     new: ElfFile<'image>,
     moves: &'image AddressMoves,
+    /// All code of the old image.
+    code: LoadedRanges,
     /// Where all copies are, of code and of tables.
     copies: Range<NewAddress>,
     /// Starts of originals for which the new image uses the address of the copy.
@@ -74,7 +77,7 @@ impl<'image> CopiedControl<'image> {
         let copies = code.chain(tables).reduce(|all, one| all.start.min(one.start)..all.end.max(one.end));
         let copies = copies.unwrap_or(NewAddress(0)..NewAddress(0));
         let led = addresses_of_copies(&new, moves, &copies)?;
-        Ok(Self { old, new, moves, copies, led })
+        Ok(Self { code: LoadedRanges::of_code(old), old, new, moves, copies, led })
     }
 
     /// Where all copies are, of code and of tables.
@@ -100,6 +103,7 @@ impl<'image> CopiedControl<'image> {
             reached: BTreeSet::new(),
             waiting: Vec::new(),
             computed: BTreeMap::new(),
+            known_tables: BTreeMap::new(),
             tables: BTreeMap::new(),
             places: vec![Vec::new(); blocks.len()],
         };
@@ -136,20 +140,19 @@ impl<'image> CopiedControl<'image> {
 
     /// Whether `table` can be a jump table of `function`.
     fn is_table(&self, table: Table, function: &Function) -> bool {
-        let mut code = self.old.sections.iter().filter(|section| section.is_executable());
-        !code.any(|section| section.contains(table.address)) && self.entries(table, function).next().is_some()
+        !self.code.contain(table.address) && self.entries(table, function).next().is_some()
     }
 
-    /// Where the entries of a table lead that lead into `function`: all entries of a table that has a copy, of another those up to
-    /// the first that leads to no code. Some lead to parts that compilers split off, which are functions of their own.
-    fn entries(&self, table: Table, function: &Function) -> impl Iterator<Item = Address> + use<'image> {
+    /// Where the entries of a table lead. A table with a copy has a known length. Any other is read up to the first entry that
+    /// leads to no code; what leads out of `function` may be of another table.
+    fn entries(&self, table: Table, function: &Function) -> impl Iterator<Item = Address> + use<'_> {
         /// More than any switch has.
         const MAX_ENTRIES: u64 = 4096;
-        let (old, range) = (self.old, function.start..function.end);
+        let range = function.start..function.end;
         let size = if table.holds == Holds::Distances { 4 } else { 8 };
-        let count = self.table_at(table.address).map_or(MAX_ENTRIES, |copied| copied.size / size);
+        let copied = self.table_at(table.address);
         let entry = move |number: u64| {
-            let bytes = old.bytes_at(table.address.plus(number * size), size)?;
+            let bytes = self.old.bytes_at(table.address.plus(number * size), size)?;
             let target = match table.holds {
                 Holds::Distances => {
                     let distance = i32::from_le_bytes(*bytes.first_chunk()?);
@@ -157,11 +160,11 @@ impl<'image> CopiedControl<'image> {
                 }
                 Holds::Addresses => Address(u64::from_le_bytes(*bytes.first_chunk()?)),
             };
-            let mut code = old.sections.iter().filter(|section| section.is_executable());
-            let is_code = code.any(|section| section.contains(target));
-            is_code.then(|| Some(target).filter(|target| range.contains(target)))
+            self.code.contain(target).then_some(target)
         };
-        (0..count).map_while(entry).flatten()
+        let count = copied.map_or(MAX_ENTRIES, |copied| copied.size / size);
+        let is_own = move |target: &Address| copied.is_some() || range.contains(target);
+        (0..count).map_while(entry).filter(is_own)
     }
 
     /// The copy of the jump table at `address` of the old image.
@@ -184,6 +187,8 @@ struct Follower<'run> {
     waiting: Vec<(usize, Place)>,
     /// By function: where its computed jumps lead, and the blocks that only they lead to.
     computed: BTreeMap<FunctionIndex, (BTreeSet<Place>, Vec<usize>)>,
+    /// Addresses that functions formed, and whether they can be tables.
+    known_tables: BTreeMap<(FunctionIndex, Table), bool>,
     /// By function: the jump tables whose address it formed.
     tables: BTreeMap<FunctionIndex, BTreeSet<Table>>,
     places: Vec<Vec<Span>>,
@@ -240,6 +245,15 @@ impl Follower<'_> {
         }
     }
 
+    /// As that of [`CopiedControl`], which takes thousands of steps for some addresses.
+    fn is_table(&mut self, table: Table, function: FunctionIndex) -> bool {
+        let (control, functions) = (self.control, self.functions);
+        *self
+            .known_tables
+            .entry((function, table))
+            .or_insert_with(|| control.is_table(table, functions.get(function)))
+    }
+
     /// Goes through the instructions of a block that is entered in `entered`.
     fn run(&mut self, block: usize, entered: Place) {
         let control = self.control;
@@ -283,8 +297,7 @@ impl Follower<'_> {
             let formed = step.formed.map(|address| Table { address, holds: Holds::Distances });
             let read = step.loads_from.map(|address| Table { address, holds: Holds::Addresses });
             let named = formed.or(read);
-            if let Some(named) = named.filter(|table| control.is_table(*table, self.functions.get(function)))
-            {
+            if let Some(named) = named.filter(|table| self.is_table(*table, function)) {
                 self.tables.entry(function).or_default().insert(named);
                 table = Some(named);
             }
@@ -322,11 +335,13 @@ impl Follower<'_> {
         for table in &tables {
             let copied = control.table_at(table.address).filter(|_| is_copied(table));
             let leads = if copied.is_some() { Place::Copy } else { Place::Original };
-            // Nothing says where a table without a copy ends, and what follows it leads into the middle of blocks.
+            let has_copy = control.table_at(table.address).is_some();
             for target in control.entries(*table, self.functions.get(function)) {
-                if let Some(block) =
-                    self.block_at(target).filter(|&block| self.spans[block].start == target.0)
-                {
+                let Some(block) = self.block_at(target) else { continue };
+                // Nothing says where a table without a copy ends. Words after it mostly lead into the middle of blocks.
+                let ExecutedBlock { offset, size, .. } = self.blocks[block];
+                let is_whole = offset == 0 && u64::from(size) == self.functions.get(function).size();
+                if has_copy || is_whole || self.spans[block].start == target.0 {
                     self.go(block, leads);
                 }
             }

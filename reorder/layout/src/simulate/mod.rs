@@ -2,7 +2,8 @@
 //!
 //! Takes an image's functions, the traces, and where the functions are in a second image; gives [`Simulation`].
 //! No program is run. A function that runs is taken to touch all of its pages, unless the trace has its basic blocks: then
-//! those of the executed ones, or of their copies, and of code outside of functions that the loader or these blocks may enter. Pages are those of the true addresses.
+//! those of the executed ones, or of their copies, and of code outside of functions that the loader or these blocks may
+//! enter. Pages are those of the true addresses.
 
 mod bounds;
 mod comparison;

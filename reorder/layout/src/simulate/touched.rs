@@ -16,7 +16,7 @@ use reorder_trace::{ExecutedBlock, ExecutedBlocks, ResolvedTrace};
 use reorder_verify::AddressMoves;
 
 /// What one trace touches, in order of first execution.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Touched {
     /// Code of functions in the image of the trace; [`Self::all_old`] has all.
     pub old: Vec<Span>,
@@ -26,10 +26,8 @@ pub struct Touched {
     pub(super) new_counts: Vec<usize>,
     /// What of `new` is in copies; absent in an image without copies.
     pub(super) in_copies: Option<Vec<Span>>,
-    /// One byte at each place where the run may enter code outside of functions.
+    /// One byte at each place where the run may enter code outside of functions, which never moves.
     outside: Vec<Span>,
-    /// The same of the new image.
-    new_outside: Vec<Span>,
     /// Nanoseconds since the start of the run, parallel to `old`; empty where they are unknown.
     pub nanoseconds: Vec<u64>,
     /// Some functions are known by their blocks.
@@ -66,10 +64,8 @@ impl Touched {
         let in_copies = copies.map(|copies| inside(new.iter().flatten(), &copies));
         let nanoseconds = times.unwrap_or(&trace.nanoseconds).clone();
         let outside = executed.map_or_else(Vec::new, |(executed, number)| outside_spans(executed, number));
-        let moved = |span: &Span| placement.map_or(*span, |placement| moved(*span, placement.moves()));
-        let new_outside = outside.iter().map(moved).collect();
         let is_by_block = blocks.is_some();
-        Self { old, new, new_counts, in_copies, outside, new_outside, nanoseconds, is_by_block }
+        Self { old, new, new_counts, in_copies, outside, nanoseconds, is_by_block }
     }
 
     /// Functions that are at `old`, and at `new` in another build, where the first `new_counts` of these come up to and with each.
@@ -78,9 +74,7 @@ impl Touched {
         new_counts: Vec<usize>,
         nanoseconds: Vec<u64>,
     ) -> Self {
-        let (outside, new_outside) = (Vec::new(), Vec::new());
-        let (new, in_copies, is_by_block) = (Some(new), None, false);
-        Self { old, new, new_counts, in_copies, outside, new_outside, nanoseconds, is_by_block }
+        Self { old, new: Some(new), new_counts, nanoseconds, ..Self::default() }
     }
 
     /// All that runs in the image of the trace. Code outside of functions comes first: its times are unknown.
@@ -92,7 +86,7 @@ impl Touched {
     /// The same of the new image, where there is one.
     #[must_use]
     pub fn all_new(&self) -> Option<Vec<Span>> {
-        self.new.as_ref().map(|new| [self.new_outside.as_slice(), new].concat())
+        self.new.as_ref().map(|new| [self.outside.as_slice(), new].concat())
     }
 
     /// Faults under `model` of all that runs in the image of the trace, after each span of `old`.
@@ -102,7 +96,7 @@ impl Touched {
 
     /// The same of the new image, after each span of `new`.
     pub(super) fn new_curve(&self, model: FaultModel) -> Option<FaultCurve> {
-        Some(model.faults(self.all_new()?).after_first(self.new_outside.len()))
+        Some(model.faults(self.all_new()?).after_first(self.outside.len()))
     }
 
     /// The bytes that must be touched in either image: branches of copies may be shorter.
@@ -151,12 +145,6 @@ fn inside<'spans>(spans: impl Iterator<Item = &'spans Span>, range: &Range<NewAd
     spans.filter(|span| range.contains(&NewAddress(span.start))).copied().collect()
 }
 
-/// Where code outside of functions that was at `span` is in the new image: only functions move.
-fn moved(span: Span, moves: &AddressMoves) -> Span {
-    let start = moves.map(Address(span.start));
-    Span { start: start.0, end: start.plus(span.end.saturating_sub(span.start)).0 }
-}
-
 /// One byte at each place where the run of trace number `number` of `executed` may enter code outside of functions.
 pub(super) fn outside_spans(executed: &ExecutedBlocks, number: usize) -> Vec<Span> {
     let entries = executed.outside.get(number).map_or(&[][..], Vec::as_slice);
@@ -185,8 +173,8 @@ pub(super) fn page_numbers(span: Span, page_bytes: u64) -> Range<u64> {
 }
 
 /// The pages of `page_bytes` that `trace` touches, by first address, each with the functions of the old image whose code is on
-/// it; without functions, code outside of them is on it. They are those of the new image where `placement` leads to one. The trace is number
-/// `number` of those of `executed`; without that, functions count whole.
+/// it. A page without functions holds only code outside of them. With `placement`, pages are those of the new image. `executed`
+/// names the trace by its number; without it, functions count whole.
 #[must_use]
 pub fn touched_pages(
     functions: &FunctionTable<'_>,
@@ -207,8 +195,7 @@ pub fn touched_pages(
         (None, _) => touched.into_iter().map(|span| vec![span]).collect(),
     };
     let outside = executed.map_or_else(Vec::new, |(executed, number)| outside_spans(executed, number));
-    let moved = |span| placement.map_or(span, |placement| moved(span, placement.moves()));
-    let outside = outside.into_iter().map(moved).flat_map(|span| page_numbers(span, page_bytes));
+    let outside = outside.into_iter().flat_map(|span| page_numbers(span, page_bytes));
     let mut pages: BTreeMap<Address, Vec<FunctionIndex>> =
         outside.map(|page| (Address(page.saturating_mul(page_bytes)), Vec::new())).collect();
     for (function, places) in ran.into_iter().zip(places) {

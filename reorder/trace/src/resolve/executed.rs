@@ -37,7 +37,7 @@ pub struct ExecutedBlocks {
     /// Parallel to the blocks: nanoseconds since the start of the run, 0 where the trace has no times.
     pub nanoseconds: Vec<Vec<u64>>,
     /// Parallel to the given traces: where the run may enter code outside of functions, which is what the loader calls, and the
-    /// linker's stubs that blocks call. Nothing is known of functions that are given whole, and of a trace without blocks.
+    /// linker's stubs that blocks call. Stubs of functions that are given whole are missing, and all of a trace without blocks.
     pub outside: Vec<Vec<Address>>,
     /// How much of them is known.
     pub account: BlockAccount,

@@ -1,12 +1,13 @@
 //! Code outside of functions that runs may enter: what the loader calls before and after the program, and the stubs of the linker
 //! that executed blocks call.
 //!
-//! No trace has such code, because nothing describes it. It keeps its place in every layout, so its pages count in each. This is a
-//! prediction that can only add pages: every branch of an executed block counts as taken, and what the loader calls at the end counts
-//! also if a run ends before. Only the place that is entered is known: nothing says where such code ends, so it is not followed.
+//! No trace has such code, because nothing describes it. It keeps its place in every layout, so its pages count in each.
+//!
+//! It is a prediction. It has pages too many: every branch of an executed block counts as taken, and what the loader calls at the end
+//! counts also if a run ends before. And it lacks some: nothing says where such code ends, so it is not followed, and
+//! functions that are given whole are not looked at.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ops::Range;
 
 use object::elf::{DT_FINI, DT_INIT, SHT_FINI_ARRAY, SHT_INIT_ARRAY, SHT_PREINIT_ARRAY};
 
@@ -14,16 +15,15 @@ use reorder_base::address::Address;
 use reorder_image::decode::control::control_step;
 use reorder_image::elf::dynamic::dynamic_entries;
 use reorder_image::elf::file::{ElfFile, Linkage};
+use reorder_image::elf::loaded_ranges::LoadedRanges;
 use reorder_image::elf::relocation::{LoaderAction, loader_relocations};
-use reorder_image::elf::section::Section;
 use reorder_image::functions::FunctionTable;
 
 /// An image's code outside of functions, for all runs.
 pub(super) struct OutsideCode<'run, 'data> {
     file: &'run ElfFile<'data>,
     functions: &'run FunctionTable<'data>,
-    /// All code, ascending.
-    code: Vec<Range<Address>>,
+    code: LoadedRanges,
     called_by_loader: BTreeSet<Address>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct OutsideEntries<'code> {
 
 impl<'run, 'data> OutsideCode<'run, 'data> {
     pub(super) fn of(file: &'run ElfFile<'data>, functions: &'run FunctionTable<'data>) -> Self {
-        let code = ascending(file, |section| section.is_executable());
+        let code = LoadedRanges::of_code(file);
         Self { file, functions, code, called_by_loader: called_by_loader(file) }
     }
 
@@ -70,7 +70,7 @@ impl OutsideEntries<'_> {
     fn add(&mut self, entry: Address) {
         let is_new = self.looked_at.insert(entry);
         let is_outside = || self.outside.functions.containing(entry).is_none();
-        if is_new && contains(&self.outside.code, entry) && is_outside() {
+        if is_new && self.outside.code.contain(entry) && is_outside() {
             self.entries.push(entry);
         }
     }
@@ -83,7 +83,7 @@ fn called_by_loader(file: &ElfFile<'_>) -> BTreeSet<Address> {
     let of_headers = dynamic.iter().filter(|entry| [DT_INIT.0, DT_FINI.0].contains(&entry.tag));
     let mut called: BTreeSet<Address> = of_headers.map(|entry| Address(entry.value)).collect();
     let kinds = [SHT_PREINIT_ARRAY.0, SHT_INIT_ARRAY.0, SHT_FINI_ARRAY.0];
-    let lists = ascending(file, |section| kinds.contains(&section.kind));
+    let lists = LoadedRanges::of(file, |section| kinds.contains(&section.kind));
     if file.linkage == Linkage::FixedAddress {
         let bytes =
             lists.iter().filter_map(|list| file.bytes_at(list.start, list.end.distance_from(list.start)));
@@ -92,26 +92,10 @@ fn called_by_loader(file: &ElfFile<'_>) -> BTreeSet<Address> {
         called.extend(words.map(|word| Address(u64::from_le_bytes(word))));
     }
     for relocation in loader_relocations(file, &dynamic).unwrap_or_default() {
-        if let (true, LoaderAction::Relative(address)) =
-            (contains(&lists, relocation.place), relocation.action)
+        if let (true, LoaderAction::Relative(address)) = (lists.contain(relocation.place), relocation.action)
         {
             called.insert(address);
         }
     }
     called
-}
-
-/// The addresses of the loaded sections that are `wanted` and have bytes, which share none.
-fn ascending(file: &ElfFile<'_>, wanted: impl Fn(&Section<'_>) -> bool) -> Vec<Range<Address>> {
-    let is_wanted = |section: &&Section<'_>| section.is_loaded() && section.has_bytes() && wanted(section);
-    let sections = file.sections.iter().filter(is_wanted);
-    let mut ranges: Vec<Range<Address>> =
-        sections.map(|section| section.address..section.end()).filter(|range| !range.is_empty()).collect();
-    ranges.sort_unstable_by_key(|range| range.start);
-    ranges
-}
-
-fn contains(ascending: &[Range<Address>], address: Address) -> bool {
-    let after = ascending.partition_point(|range| range.start <= address);
-    ascending[..after].last().is_some_and(|range| address < range.end)
 }

@@ -19,9 +19,10 @@ use reorder_system::PAGE_BYTES;
 pub enum Cause {
     /// Predicted: a function that ran extends to this page, but its executed part does not.
     PartNotReached,
-    /// Predicted: this run executed nothing here, although the trace has a function that begins here, or may enter code outside of
-    /// functions here.
+    /// Predicted: a function begins here that ran when the trace was recorded, and not in this run.
     NotRun,
+    /// Predicted: code outside of functions that this run did not enter.
+    OutsideNotEntered,
     /// Touched: code of the linker and the compiler's start-up files, which is no function.
     StartupAndStubs,
     /// Touched: headers or data that share the segment with the code.
@@ -35,15 +36,18 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether the trace could not predict the page: it holds code that is not a function, or is not entered at its start. Where
-    /// the trace `has_blocks`, that is no excuse for stubs and split-off parts.
+    /// Whether no trace could predict for certain whether the page is touched: it holds code that is not a function, or is not entered
+    /// at its start.
     #[must_use]
-    pub fn is_untraced_code(self, has_blocks: bool) -> bool {
-        match self {
-            Self::DataInText | Self::CodeWithoutFunction => true,
-            Self::StartupAndStubs | Self::SplitOffParts => !has_blocks,
-            Self::PartNotReached | Self::NotRun | Self::FunctionsNotInTrace => false,
-        }
+    pub fn is_untraced_code(self) -> bool {
+        matches!(
+            self,
+            Self::OutsideNotEntered
+                | Self::StartupAndStubs
+                | Self::DataInText
+                | Self::CodeWithoutFunction
+                | Self::SplitOffParts
+        )
     }
 
     /// For people.
@@ -52,6 +56,7 @@ impl Cause {
         match self {
             Self::PartNotReached => "part of a function that was not reached",
             Self::NotRun => "ran in the trace, not in this run",
+            Self::OutsideNotEntered => "start-up code or stubs that this run did not enter",
             Self::StartupAndStubs => "linker stubs and start-up code",
             Self::DataInText => "data next to the code",
             Self::CodeWithoutFunction => "code of no known function",
@@ -61,8 +66,8 @@ impl Cause {
     }
 }
 
-/// Explains a page that was predicted and not touched. `running` are the functions that predicted it; if there are none, code outside of
-/// functions did.
+/// Explains a page that was predicted and not touched. `running` are the functions that predicted it; if there are none, code
+/// outside of functions did.
 pub(super) fn not_touched(
     file: &ElfFile<'_>,
     prediction: &Prediction<'_>,
@@ -72,7 +77,7 @@ pub(super) fn not_touched(
     if running.is_empty() {
         let code = sections_on(file, page).filter(|section| section.is_executable());
         let holds = code.map(|section| section.display_name().into_owned()).collect();
-        return ExplainedPage { page, cause: Cause::NotRun, holds };
+        return ExplainedPage { page, cause: Cause::OutsideNotEntered, holds };
     }
     let functions = prediction.functions;
     let begins_here = |index: &&FunctionIndex| prediction.is_in_parts || functions.get(**index).start >= page;

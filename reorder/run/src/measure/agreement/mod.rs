@@ -76,7 +76,8 @@ pub struct Prediction<'run> {
     pub trace: &'run ResolvedTrace,
     /// The functions of the image that it belongs to.
     pub functions: &'run FunctionTable<'run>,
-    /// The pages of the program that runs, by first address, each with those functions of the trace whose code is on it.
+    /// The pages of the program that runs, by first address, each with those functions of the trace whose code is on it; without
+    /// functions, code outside of them is.
     pub pages: &'run BTreeMap<Address, Vec<FunctionIndex>>,
     /// Functions count by executed blocks, or are copied in the program that runs: where they begin says nothing.
     pub is_in_parts: bool,
@@ -109,9 +110,8 @@ pub fn compare(
     let split_parts = split_parts::entered_in_the_middle(file, functions, &running);
     let touched_only: Vec<ExplainedPage> =
         only_touched.map(|&page| causes::not_predicted(file, functions, page, &split_parts)).collect();
-    let has_blocks = !trace.blocks.is_empty();
-    let unexplained = touched_only.iter().filter(|page| !page.cause.is_untraced_code(has_blocks)).count();
-    let difference = predicted_only.len() + unexplained;
+    let on_one_side = predicted_only.iter().chain(&touched_only);
+    let difference = on_one_side.filter(|page| !page.cause.is_untraced_code()).count();
     AgreementReport {
         program: request.old.clone(),
         arguments: request.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),

@@ -132,7 +132,7 @@ impl Report for AgreementReport {
 
 fn side(cause: Cause) -> &'static str {
     match cause {
-        Cause::PartNotReached | Cause::NotRun => "only predicted",
+        Cause::PartNotReached | Cause::NotRun | Cause::OutsideNotEntered => "only predicted",
         _ => "only touched",
     }
 }
