@@ -43,7 +43,7 @@ impl LoadedRanges {
 
 #[cfg(test)]
 mod tests {
-    use super::LoadedRanges;
+    use super::{Address, LoadedRanges};
     use crate::elf::file::ElfFile;
 
     #[test]
@@ -53,7 +53,7 @@ mod tests {
         let code = LoadedRanges::of_code(&file);
         assert!(code.iter().count() >= 3, "{code:?}");
         let ends = file.sections.iter().flat_map(|section| [section.address, section.end()]);
-        for address in ends.flat_map(|end| [end.minus(1), end, end.plus(1)]) {
+        for address in ends.flat_map(|end| [end.0.saturating_sub(1), end.0, end.0 + 1].map(Address)) {
             let mut sections = file.sections.iter().filter(|section| section.is_executable());
             assert_eq!(code.contain(address), sections.any(|section| section.contains(address)), "{address}");
         }
