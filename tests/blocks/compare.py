@@ -128,8 +128,8 @@ class Program:
                 yield report["predicted_pages"], report["page_cache"]["pages"], report["difference_percent"]
 
     def bounds(self):
-        """Simulated pages of recorded runs with blocks, and the bounds of blocks and of functions for all of them together; the same of
-        copies alone."""
+        """Simulated pages of recorded runs with blocks, and the bounds of blocks and of functions for all of them together; pages
+        and bound of copies alone."""
         if not self.is_simulated:
             return None
         trace = self.work / "recorded"
@@ -226,7 +226,8 @@ def print_results(layouts, results, is_simulated):
         print(f"with blocks, the file of {name} grows by {result['grows']:.0f} KiB")
     if not is_simulated:
         return
-    print("\nsimulated pages of 4 KiB against those in the kernel's page cache, all invocations; and pages of the program alone that differ")
+    print("\nsimulated pages of 4 KiB against those in the kernel's page cache, all invocations;")
+    print("differing: pages that only one of the simulation and the first process has")
     print(f"{'program':8} {'layout':9} {'simulated':>9} {'kernel':>9} {'off':>8} {'differing, mean':>16} {'worst':>8}")
     for name, result in results.items():
         for layout, runs in result["agreement"].items():

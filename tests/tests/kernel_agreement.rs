@@ -230,8 +230,8 @@ fn a_trace_that_lacks_functions_is_found_out() {
     assert!(report.difference_percent > ACCEPTED_PERCENT, "{report:?}");
 }
 
-/// Originals that pointers, tables and exits of copies lead to run beside the copies, and are predicted; so is what runs and belongs to
-/// no function.
+/// Originals that pointers, tables and exits of copies lead to run beside the copies, and are predicted. So is what runs outside
+/// of functions.
 #[test]
 fn pages_of_copies_and_of_originals_that_run_are_predicted() {
     let work = work_directory();

@@ -76,7 +76,7 @@ impl Touched {
             new_counts.push(new.len());
         }
         let nanoseconds = trace.nanoseconds.clone();
-        Self::of_functions((old, new), new_counts, nanoseconds)
+        Self { old, new: Some(new), new_counts, nanoseconds, ..Self::default() }
     }
 }
 

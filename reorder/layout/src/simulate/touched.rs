@@ -20,14 +20,15 @@ use reorder_verify::AddressMoves;
 pub struct Touched {
     /// Code of functions in the image of the trace; [`Self::all_old`] has all.
     pub old: Vec<Span>,
-    /// Code of functions in the new image, where there is one; [`Self::all_new`] has all. Code that is in several copies has several spans.
+    /// Code of functions in the new image, where there is one; [`Self::all_new`] has all. Code that is in several copies has
+    /// several spans.
     pub new: Option<Vec<Span>>,
     /// Parallel to `old`: how many spans of `new` come up to and with it; empty without `new`.
     pub(super) new_counts: Vec<usize>,
     /// What of `new` is in copies; absent in an image without copies.
     pub(super) in_copies: Option<Vec<Span>>,
     /// One byte at each place where the run may enter code outside of functions, which never moves.
-    outside: Vec<Span>,
+    pub(super) outside: Vec<Span>,
     /// Nanoseconds since the start of the run, parallel to `old`; empty where they are unknown.
     pub nanoseconds: Vec<u64>,
     /// Some functions are known by their blocks.
@@ -66,15 +67,6 @@ impl Touched {
         let outside = executed.map_or_else(Vec::new, |(executed, number)| outside_spans(executed, number));
         let is_by_block = blocks.is_some();
         Self { old, new, new_counts, in_copies, outside, nanoseconds, is_by_block }
-    }
-
-    /// Functions that are at `old`, and at `new` in another build, where the first `new_counts` of these come up to and with each.
-    pub(super) fn of_functions(
-        (old, new): (Vec<Span>, Vec<Span>),
-        new_counts: Vec<usize>,
-        nanoseconds: Vec<u64>,
-    ) -> Self {
-        Self { old, new: Some(new), new_counts, nanoseconds, ..Self::default() }
     }
 
     /// All that runs in the image of the trace. Code outside of functions comes first: its times are unknown.

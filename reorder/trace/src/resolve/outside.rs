@@ -3,8 +3,8 @@
 //!
 //! No trace has such code, because nothing describes it. It keeps its place in every layout, so its pages count in each.
 //!
-//! It is a prediction. It has pages too many: every branch of an executed block counts as taken, and what the loader calls at the end
-//! counts also if a run ends before. And it lacks some: nothing says where such code ends, so it is not followed, and
+//! It is a prediction. It has pages too many: every branch of an executed block counts as taken, and what the loader calls at the
+//! end counts also if a run ends before. And it lacks some: nothing says where such code ends, so it is not followed, and
 //! functions that are given whole are not looked at.
 
 use std::collections::{BTreeSet, HashSet};
