@@ -89,6 +89,26 @@ impl<'data> OpenedImage<'data> {
         Ok(Self::Elf(file, Box::new(functions)))
     }
 
+    /// Where the image describes few of its functions, the same with those of the `learned` ones that fit them.
+    ///
+    /// # Errors
+    /// Damaged tables.
+    pub fn with_learned(self, learned: impl IntoIterator<Item = Range<Address>>) -> Result<Self> {
+        match self {
+            Self::Elf(file, functions) => {
+                let functions = functions.with_learned(&file, learned)?;
+                Ok(Self::Elf(file, Box::new(functions)))
+            }
+            Self::MachO(image) => Ok(Self::MachO(image)),
+        }
+    }
+
+    /// Whether traces may know functions that the image does not describe.
+    #[must_use]
+    pub fn is_little_described(&self) -> bool {
+        matches!(self, Self::Elf(_, functions) if !functions.found.is_empty())
+    }
+
     /// Its functions.
     #[must_use]
     pub fn functions(&self) -> Cow<'_, FunctionTable<'_>> {

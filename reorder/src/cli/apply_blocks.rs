@@ -8,7 +8,7 @@ use crate::cli::context::Context;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::elf::file::{ElfFile, Linkage};
-use reorder_image::functions::FunctionTable;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_layout::simulate::{Placement, functions_that_save_a_page};
 use reorder_layout::{LayoutRequest, Memory, Piece, PieceTrace, Strategy, lay_out_pieces};
 use reorder_relocate::RelocateOptions;
@@ -32,7 +32,7 @@ struct Executed {
 pub(crate) fn with_blocks(
     applied: Applied,
     path: &Path,
-    (file, functions): (&ElfFile<'_>, &FunctionTable<'_>),
+    (file, functions): (&ElfFile<'_>, &ElfFunctions<'_>),
     arrangement: &ArrangementArguments,
     options: RelocateOptions,
     context: &Context,
@@ -44,8 +44,8 @@ pub(crate) fn with_blocks(
         });
     }
     let identity = ImageIdentity::of(path, file.build_id());
-    let traces = arrangement.traces(path, &identity, functions, &context.talk)?.traces;
-    let blocks = executed_blocks(&traces, file, functions);
+    let traces = arrangement.traces(path, &identity, &functions.table, &context.talk)?.traces;
+    let blocks = executed_blocks(&traces, file, &functions.table);
     with_executed(applied, (file, functions), (&traces, &blocks), &request, options, context)
 }
 
@@ -56,13 +56,15 @@ pub(crate) fn with_blocks(
 /// Refusals, malformed tables.
 pub(crate) fn with_executed(
     applied: Applied,
-    (file, functions): (&ElfFile<'_>, &FunctionTable<'_>),
+    (file, functions): (&ElfFile<'_>, &ElfFunctions<'_>),
     (traces, blocks): (&[ResolvedTrace], &ExecutedBlocks),
     request: &LayoutRequest,
     options: RelocateOptions,
     context: &Context,
 ) -> Result<Applied> {
     tell_whole(&blocks.account, context);
+    let found = &functions.found;
+    let functions = &functions.table;
     let range = |block: &ExecutedBlock| {
         let start = functions.get(block.function).start.plus(u64::from(block.offset));
         let start = Address(applied.map.map(start).0);
@@ -88,7 +90,7 @@ pub(crate) fn with_executed(
         Ok((!left.is_empty()).then(|| union(ranges.iter())))
     };
     let lay_out = |candidates: &[Candidate]| order(candidates, &executed, request);
-    with_fragments(&applied, &ran, options, lay_out, narrowed)
+    with_fragments(&applied, (&ran, found), options, lay_out, narrowed)
 }
 
 /// Says how many functions are copied whole, because their basic blocks are not known.

@@ -93,6 +93,12 @@ fn apply_whole(
     file: &ElfFile<'_>,
 ) -> Result<AppliedFile> {
     let functions = ElfFunctions::collect(file)?;
+    let identity = ImageIdentity::of(path, file.build_id());
+    let learned = match functions.found.is_empty() {
+        true => Vec::new(),
+        false => request.arrangement.learned(path, &identity)?,
+    };
+    let functions = functions.with_learned(file, learned)?;
     if request.layout != LayoutKind::Functions && request.arrangement.has_order() {
         return Err(Error::usage("an order of functions does not say which blocks run")
             .with_hint("leave out --layout, or give traces in place of the order"));
@@ -102,7 +108,7 @@ fn apply_whole(
             .with_hint("leave out --map, or use --layout functions or --layout blocks"));
     }
     let with_blocks = |applied| {
-        let table = (file, &functions.table);
+        let table = (file, &functions);
         with_blocks(applied, path, table, request.arrangement, request.options, context)
     };
     if request.layout == LayoutKind::Blocks {
@@ -126,7 +132,6 @@ fn apply_whole(
         }
         Err(error) => return Err(refusal::with_cure(error)),
     };
-    let identity = ImageIdentity::of(path, file.build_id());
     // Functions that cannot move are part of the order too if they are to be copied.
     let room = match &analysis {
         Some(analysis) if request.clones.is_none() => Room::InPlace(analysis),

@@ -1,5 +1,6 @@
 //! The flags that say where functions are to go.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -7,6 +8,7 @@ use clap::Args;
 use crate::cli::previous::PreviousArguments;
 use crate::cli::talk::Talk;
 use crate::cli::traces_input::{CompanionFiles, TracesInput};
+use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_layout::arguments::LayoutArguments;
@@ -113,6 +115,14 @@ impl ArrangementArguments {
         talk: &Talk,
     ) -> Result<ResolvedTraces> {
         self.traces.resolve(path, identity, functions, talk)
+    }
+
+    /// See [`TracesInput::learned`].
+    ///
+    /// # Errors
+    /// Unreadable files.
+    pub fn learned(&self, path: &Path, identity: &ImageIdentity) -> Result<Vec<Range<Address>>> {
+        self.traces.learned(path, identity)
     }
 
     /// Reads the files that the flags name; `lay_out` computes an order if they request one, for the memory model

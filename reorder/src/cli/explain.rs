@@ -66,13 +66,13 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
     let path = &arguments.image;
     let in_image = |error: Error| error.in_file(path);
     let bytes = map_image(path)?;
-    let image = arguments.scenarios.open(path, &bytes)?;
+    let configured = arguments.scenarios.configured(&context.talk)?;
+    let image = arguments.scenarios.open_traced(path, &bytes, &configured)?;
     let functions = image.functions();
     let mut wanted = Vec::new();
     for symbol in &arguments.symbols {
         wanted.extend(find(symbol, &functions).map_err(in_image)?);
     }
-    let configured = arguments.scenarios.configured(&context.talk)?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let Some(model) = models.first() else {
         return Err(Error::usage("no memory model is given").with_hint("name one: --model linux-4k"));

@@ -107,9 +107,9 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let bytes = map_image(&path)?;
     let mut remarks = Vec::new();
     let without = WithoutCopies::of(&path, &bytes, arguments.update_baseline, &mut remarks)?;
-    let judged = arguments.scenarios.open(&path, &bytes)?;
-    let restored =
-        without.as_ref().map(|without| arguments.scenarios.open(&path, &without.bytes)).transpose()?;
+    let open = |bytes| arguments.scenarios.open_traced(&path, bytes, &configured);
+    let judged = open(&bytes)?;
+    let restored = without.as_ref().map(|without| open(&without.bytes)).transpose()?;
     let gate = &configured.document.gate;
     let models = arguments.scenarios.models(gate.models.as_deref(), &judged, &configured)?;
     let (image, starts) = traced(&judged, restored.as_ref(), |image| {

@@ -46,7 +46,7 @@ use reorder_system::interruption::Interruption;
 use reorder_system::mapped::{MappedImage, map_image};
 use reorder_system::stops::Ending;
 use reorder_system::write::{self, Pending, ReplaceOptions, together};
-use reorder_trace::{ImageIdentity, ResolvedTraces, resolve};
+use reorder_trace::{ImageIdentity, ResolvedTraces, entered_functions, resolve};
 use reorder_verify::recover_moves;
 
 const EXAMPLES: &str = "\
@@ -190,6 +190,10 @@ fn optimize(
     phase.finish(&counted(functions.table.len() as u64, "function"));
 
     let recordings = record_runs(arguments, context, &[], (runs, &stop))?;
+    let identity = ImageIdentity::of(&arguments.image, file.build_id());
+    let traces = recordings.iter().flat_map(|recording| &recording.traces);
+    let entered = traces.flat_map(|recorded| entered_functions(&recorded.trace, &identity));
+    let functions = functions.with_learned(&file, entered.map(|(start, end)| start..end))?;
     let starts = resolved(arguments, context, &file, &functions.table, recordings)?;
 
     let request = arguments.order.request(Memory::default());

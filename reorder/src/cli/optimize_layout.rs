@@ -145,7 +145,7 @@ pub(crate) fn laid_out(
         let phase = context.talk.phase("copy", 0);
         let applied = with_executed(
             applied,
-            (input.file, &input.functions.table),
+            (input.file, input.functions),
             (&traces, &executed),
             input.request,
             options,

@@ -219,6 +219,26 @@ fn note_script(program: &OsStr, outcome: &RecordOutcome, context: &Context) {
     ));
 }
 
+/// The warning about an image that describes little of its code, and what to do.
+fn little_known(little: &LittleKnown) -> (String, &'static str) {
+    let LittleKnown { path, unknown_percent, learned } = little;
+    let cause = format!("{unknown_percent} % of the code of {} is in no known function", path.display());
+    match learned {
+        0 => (
+            format!("{cause}: what ran there is not recorded"),
+            "record with --blocks, which learns functions that calls through pointers enter, or record a build with symbols or \
+             unwind tables",
+        ),
+        _ => (
+            format!(
+                "{cause}: of what ran there, {} that control was seen to enter are recorded",
+                counted(*learned as u64, "function")
+            ),
+            "to record all of it, take a build with symbols or unwind tables; reorder inspect says what is known",
+        ),
+    }
+}
+
 fn is_script(path: &Path) -> bool {
     let mut head = [0; 2];
     File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *b"#!"
@@ -236,14 +256,9 @@ fn warn_of_unrecorded(outcome: &RecordOutcome, context: &Context) {
             Some("to record all of a daemon, run it in the foreground"),
         );
     }
-    for LittleKnown { path, unknown_percent } in &outcome.little_known {
-        context.talk.warning(
-            &format!(
-                "{unknown_percent} % of the code of {} is in no known function: what ran there is not recorded",
-                path.display()
-            ),
-            Some("record a build with symbols or unwind tables; reorder inspect says what is known"),
-        );
+    for little in &outcome.little_known {
+        let (cause, cure) = little_known(little);
+        context.talk.warning(&cause, Some(cure));
     }
     let count = outcome.statistics.forbidden_programs;
     if count > 0 {

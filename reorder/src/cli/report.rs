@@ -114,9 +114,9 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     }
     let path = &arguments.image;
     let bytes = map_image(path)?;
-    let image = arguments.scenarios.open(path, &bytes)?;
-    let functions = image.functions();
     let configured = arguments.scenarios.configured(&context.talk)?;
+    let image = arguments.scenarios.open_traced(path, &bytes, &configured)?;
+    let functions = image.functions();
     let read = arguments.kept(std::iter::once(path).chain(&arguments.new), &configured)?;
     read.writes("page", &arguments.output, PAGE_NAME)?;
     let processes = arguments.measured.processes(path, arguments.new.as_deref())?;

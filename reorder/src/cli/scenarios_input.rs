@@ -123,6 +123,28 @@ impl ScenariosInput {
         OpenedImage::parse(bytes, self.architecture.as_deref()).map_err(|error| error.in_file(path))
     }
 
+    /// As [`Self::open`], with the functions that the traces know, where the image describes few of its own.
+    ///
+    /// # Errors
+    /// As there; unreadable traces, unknown scenarios.
+    pub(crate) fn open_traced<'data>(
+        &self,
+        path: &Path,
+        bytes: &'data [u8],
+        configured: &Configured,
+    ) -> Result<OpenedImage<'data>> {
+        let image = self.open(path, bytes)?;
+        if !image.is_little_described() {
+            return Ok(image);
+        }
+        let learned = self.input(&self.sources(configured)?).learned(path, &image.identity(path))?;
+        image.with_learned(learned).map_err(|error| error.in_file(path))
+    }
+
+    fn input(&self, sources: &ScenarioSources) -> TracesInput {
+        TracesInput { paths: sources.paths(), companions: self.traces.companions.clone() }
+    }
+
     /// The image at `new`, if there is one, and where the functions of that image are in it.
     ///
     /// # Errors
@@ -164,8 +186,7 @@ impl ScenariosInput {
         talk: &Talk,
     ) -> Result<Starts> {
         let sources = self.sources(configured)?;
-        let input = TracesInput { paths: sources.paths(), companions: self.traces.companions.clone() };
-        let traces = input.resolve(path, &image.identity(path), functions, talk)?;
+        let traces = self.input(&sources).resolve(path, &image.identity(path), functions, talk)?;
         if traces.traces.is_empty() {
             return Err(Error::usage("profiles without an order of execution cannot be simulated")
                 .with_hint(format!(
@@ -190,8 +211,7 @@ impl ScenariosInput {
     /// # Errors
     /// Unknown scenarios, unreadable directories and lists of traces.
     pub(crate) fn files(&self, configured: &Configured) -> Result<Vec<(&'static str, Vec<PathBuf>)>> {
-        let paths = self.sources(configured)?.paths();
-        let mut files = TracesInput { paths, companions: self.traces.companions.clone() }.files()?;
+        let mut files = self.input(&self.sources(configured)?).files()?;
         files.push(("the configuration", vec![configured.file.path.clone()]));
         Ok(files)
     }

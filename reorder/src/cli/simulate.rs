@@ -36,9 +36,9 @@ pub struct SimulateArguments {
 pub fn run(arguments: &SimulateArguments, context: &Context) -> Result<ExitStatus> {
     let path = &arguments.image;
     let bytes = map_image(path)?;
-    let image = arguments.scenarios.open(path, &bytes)?;
-    let functions = image.functions();
     let configured = arguments.scenarios.configured(&context.talk)?;
+    let image = arguments.scenarios.open_traced(path, &bytes, &configured)?;
+    let functions = image.functions();
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let new = arguments.new.as_deref();

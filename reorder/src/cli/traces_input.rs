@@ -1,14 +1,17 @@
 //! The flag that names traces, and how they are resolved to functions of one image.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::cli::talk::Talk;
 use crate::hints;
+use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_image::functions::FunctionTable;
+use reorder_trace::entered_functions;
 use reorder_trace::{Companions, ImageIdentity, Note, ResolvedTraces, Resolver, Trace, TraceFiles};
 
 /// Where the traces are.
@@ -80,6 +83,25 @@ impl TracesInput {
             ("a list of traces", self.paths.iter().filter_map(listed).collect()),
             ("a companion of the traces", self.companions.files().to_vec()),
         ])
+    }
+
+    /// The functions that traces of exactly the image called `identity`, at `path`, know by address and size, ascending.
+    ///
+    /// # Errors
+    /// Unreadable traces.
+    pub(crate) fn learned(&self, path: &Path, identity: &ImageIdentity) -> Result<Vec<Range<Address>>> {
+        let mut learned = BTreeSet::new();
+        if self.paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Notes are told when the traces are resolved.
+        self.companions.visit(
+            &self.paths,
+            Some(path),
+            |trace| entered_functions(&trace, identity),
+            |entered| learned.extend(entered),
+        )?;
+        Ok(learned.into_iter().map(|(start, end)| start..end).collect())
     }
 
     /// The traces in terms of the functions of the image at `path`, called `identity`; warns about what was not found.

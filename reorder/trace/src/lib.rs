@@ -37,6 +37,8 @@ pub use pairing::Pairing;
 pub use read_files::{TraceFiles, read_bytes, read_files};
 pub use reading::{Input, Note, Reading};
 pub use resolve::{BlockAccount, ExecutedBlock, ExecutedBlocks, WholeReason, executed_blocks};
-pub use resolve::{Coverage, Missing, Resolution, ResolvedTrace, ResolvedTraces, Resolver, resolve};
+pub use resolve::{
+    Coverage, Missing, Resolution, ResolvedTrace, ResolvedTraces, Resolver, entered_functions, resolve,
+};
 pub use statistics::{ImageStatistics, SingleTraceStatistics, Touched, TraceStatistics, statistics};
 pub use write_llvm_text::{LlvmText, write_llvm_text};

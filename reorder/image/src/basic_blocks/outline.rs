@@ -18,6 +18,8 @@ pub struct Outline {
     pub leaving: Vec<Address>,
     /// Where its calls and jumps lead outside of it, in the order of its instructions.
     pub called: Vec<Address>,
+    /// Where instructions begin that call or jump to an address in a register or in memory, ascending; of x86-64 alone.
+    pub computed: Vec<u32>,
     /// Where its instructions begin, ascending.
     instructions: Vec<u32>,
     /// Where instructions begin after which control may not go on at all, or late, ascending.
@@ -76,6 +78,8 @@ pub(super) struct Sketch {
     pub(super) branches: Vec<u32>,
     /// Where calls of functions or of the system begin, ascending.
     pub(super) calls: Vec<u32>,
+    /// Where calls and jumps begin that compute or read their target, ascending.
+    pub(super) computed: Vec<u32>,
     /// Targets of jumps outside of the function.
     pub(super) leaving: Vec<Address>,
     /// Targets of calls and jumps outside of the function, in the order of the instructions.
@@ -92,8 +96,18 @@ impl Sketch {
         file: &[u8],
         range: &Range<Address>,
     ) -> Result<Outline, Unclear> {
-        let Self { masked, instructions, mut leaders, stops, branches, calls, mut leaving, called, tables } =
-            self;
+        let Self {
+            masked,
+            instructions,
+            mut leaders,
+            stops,
+            branches,
+            calls,
+            computed,
+            mut leaving,
+            called,
+            tables,
+        } = self;
         let is_instruction = |offset: &u32| instructions.binary_search(offset).is_ok();
         if !leaders.iter().all(is_instruction) {
             return Err(Unclear::IntoInstruction);
@@ -123,6 +137,6 @@ impl Sketch {
             BasicBlock { start: *start, end, next }
         };
         let blocks = leaders.iter().zip(ends).map(block).collect();
-        Ok(Outline { masked, blocks, leaving, called, instructions, calls, size })
+        Ok(Outline { masked, blocks, leaving, called, computed, instructions, calls, size })
     }
 }

@@ -75,6 +75,9 @@ pub(super) fn sketch(loaded: &LoadedBytes, code: &[u8], range: &Range<Address>) 
         if is_call(&instruction) {
             pass.sketch.calls.push(offset);
         }
+        if matches!(instruction.flow_control(), FlowControl::IndirectCall | FlowControl::IndirectBranch) {
+            pass.sketch.computed.push(offset);
+        }
     }
     if !pass.has_computed_jump {
         pass.sketch.tables.clear();

@@ -35,6 +35,28 @@ impl<'data> ElfFunctions<'data> {
     /// # Errors
     /// Malformed unwind entries or symbol tables.
     pub fn collect(file: &ElfFile<'data>) -> Result<Self> {
+        Self::collect_with(file, &[])
+    }
+
+    /// Where most of the code of `file` is in no described function, these with those of the `learned` functions that fit them.
+    /// Learned are those that control was seen to enter.
+    ///
+    /// # Errors
+    /// Malformed unwind entries or symbol tables.
+    pub fn with_learned(
+        self,
+        file: &ElfFile<'data>,
+        learned: impl IntoIterator<Item = Range<Address>>,
+    ) -> Result<Self> {
+        let is_unknown = |range: &Range<Address>| self.table.starting_at(range.start).is_none();
+        let unknown: Vec<_> = learned.into_iter().filter(is_unknown).collect();
+        match self.found.is_empty() || unknown.is_empty() {
+            true => Ok(self),
+            false => Self::collect_with(file, &unknown),
+        }
+    }
+
+    fn collect_with(file: &ElfFile<'data>, learned: &[Range<Address>]) -> Result<Self> {
         let frame_entries = frame_entries(file)?;
         let symbols = SymbolTable::parse(file, object::elf::SHT_SYMTAB.0)?;
         let dynamic_symbols = SymbolTable::parse(file, object::elf::SHT_DYNSYM.0)?;
@@ -60,7 +82,7 @@ impl<'data> ElfFunctions<'data> {
                 names.push((start, symbol.name));
             }
         }
-        let found = found_functions::find(file, &functions, &dynamic_symbols)?;
+        let found = found_functions::find(file, &functions, &dynamic_symbols, learned)?;
         functions.extend(found.iter().map(|range| Function {
             start: range.start,
             end: range.end,

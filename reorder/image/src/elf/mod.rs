@@ -5,7 +5,7 @@ pub mod code;
 pub mod dynamic;
 pub mod eh_frame;
 pub mod file;
-mod found_functions;
+pub mod found_functions;
 pub mod functions;
 pub mod kept_relocations;
 pub mod loaded_ranges;

@@ -100,7 +100,7 @@ pub fn with_clones(
     let is_wanted = |address: &&Address| !has_moved || stayed.contains(address);
     let wanted: Vec<Address> = wanted.iter().filter(is_wanted).copied().collect();
     let file = ElfFile::parse(&applied.bytes)?;
-    let image = Image::analyse(&file)?;
+    let image = Image::analyse(&file, &[])?;
     let starting = |address: &Address| image.functions.table.starting_at(*address);
     let wanted: Vec<FunctionIndex> = wanted.iter().filter_map(starting).collect();
     let in_order = |candidates: &[Candidate]| Ok((0..candidates.len()).collect());
@@ -109,20 +109,21 @@ pub fn with_clones(
 }
 
 /// Copies parts of functions in the order that `lay_out` gives to the candidates, by number, then proves the result. Copied
-/// are the instructions that begin in one of `ran`, which ascend and do not overlap. `narrowed` is given the bytes of this first image, before
+/// are the instructions that begin in one of `ran`, which ascend and do not overlap; of functions that the image does not describe,
+/// those in one of `found`. `narrowed` is given the bytes of this first image, before
 /// it is proven; if it returns ranges, those are copied in place of `ran`.
 ///
 /// # Errors
 /// As [`with_clones`], and those of `lay_out` and `narrowed`.
 pub fn with_fragments(
     applied: &Applied,
-    ran: &[Range<Address>],
+    (ran, found): (&[Range<Address>], &[Range<Address>]),
     options: RelocateOptions,
     lay_out: impl Fn(&[Candidate]) -> Result<Vec<usize>>,
     narrowed: impl FnOnce(&[u8]) -> Result<Option<Vec<Range<Address>>>>,
 ) -> Result<Applied> {
     let file = ElfFile::parse(&applied.bytes)?;
-    let image = Image::analyse(&file)?;
+    let image = Image::analyse(&file, found)?;
     let all = image.copied(&image.running(ran), Wanted::Ran(ran), options, &lay_out)?;
     let Some(ran) = narrowed(&all.bytes)? else {
         return image.proven(all, applied);
@@ -148,7 +149,7 @@ pub fn with_random_fragments(
     lay_out: impl Fn(&[Candidate]) -> Result<Vec<usize>>,
 ) -> Result<Applied> {
     let file = ElfFile::parse(&applied.bytes)?;
-    let image = Image::analyse(&file)?;
+    let image = Image::analyse(&file, &[])?;
     let all: Vec<FunctionIndex> = image.functions.table.iter().map(|(index, _)| index).collect();
     let copied = image.copied(&all, Wanted::AtRandom(seed), options, lay_out)?;
     image.proven(copied, applied)
@@ -162,8 +163,9 @@ struct Image<'file> {
 }
 
 impl<'file> Image<'file> {
-    fn analyse(file: &'file ElfFile<'file>) -> Result<Self> {
-        let functions = ElfFunctions::collect(file)?;
+    /// `found` are functions that the image does not describe; they do not move.
+    fn analyse(file: &'file ElfFile<'file>, found: &[Range<Address>]) -> Result<Self> {
+        let functions = ElfFunctions::collect(file)?.with_learned(file, found.iter().cloned())?;
         let analysis = Analysis::with_coverage(file, &functions, Coverage::Any)?;
         Ok(Self { file, functions, analysis })
     }

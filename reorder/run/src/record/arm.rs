@@ -6,7 +6,7 @@
 use std::io;
 use std::ops::Range;
 
-use super::image::{CodeSegment, FunctionStart, TracedImage};
+use super::image::{CodeSegment, TracedImage};
 use super::memory::{Mapping, ProcessMemory};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
@@ -60,7 +60,7 @@ pub(super) fn ranges(image: &TracedImage, index: usize, mapping: &Mapping) -> Ve
 /// When the memory cannot be written, or does not hold what the file holds.
 pub(super) fn arm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedRange) -> Result<()> {
     let mut buffer = Vec::new();
-    for piece in pieces(addresses(starts_in(&image.starts, &armed.in_image())), &armed.in_image()) {
+    for piece in pieces(starts_in(image, &armed.in_image()), &armed.in_image()) {
         let place = armed.place(piece.start);
         let expected = image.code(armed.segment, &piece);
         buffer.resize(expected.len(), 0);
@@ -68,8 +68,8 @@ pub(super) fn arm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedRang
         if buffer != expected {
             return Err(differs(image, &piece, &buffer, expected));
         }
-        for start in starts_in(&image.starts, &piece) {
-            let place = start.address.distance_from(piece.start) as usize;
+        for start in starts_in(image, &piece) {
+            let place = start.distance_from(piece.start) as usize;
             buffer[place..place + BREAKPOINT.len()].copy_from_slice(&BREAKPOINT);
         }
         memory.write(place, &buffer).map_err(|error| refused(image, error))?;
@@ -169,14 +169,10 @@ fn mapped_part(segment: &CodeSegment, mapping: &Mapping) -> Option<Range<Address
 }
 
 /// The starts whose breakpoints lie in `range` with all their bytes.
-fn starts_in<'starts>(starts: &'starts [FunctionStart], range: &Range<Address>) -> &'starts [FunctionStart] {
-    let first = starts.partition_point(|start| start.address < range.start);
-    let after = starts.partition_point(|start| start.address.plus(BREAKPOINT.len() as u64) <= range.end);
-    starts.get(first..after).unwrap_or_default()
-}
-
-fn addresses(starts: &[FunctionStart]) -> impl Iterator<Item = Address> {
-    starts.iter().map(|start| start.address)
+fn starts_in(image: &TracedImage, range: &Range<Address>) -> impl Iterator<Item = Address> {
+    let end = range.end;
+    let starts = image.starts.from(range.start).map(|number| image.starts[number].address);
+    starts.take_while(move |start| start.plus(BREAKPOINT.len() as u64) <= end)
 }
 
 /// Ranges of whole pages, cut off at the ends of `range`, that together hold all of `places`, which lie in it and ascend,

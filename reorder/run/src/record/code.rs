@@ -34,6 +34,8 @@ pub(super) struct FunctionCode {
     digest: CodeDigest,
     /// Ascending; the first is 0.
     places: Vec<u32>,
+    /// Those of calls and jumps through pointers that are to be watched, ascending.
+    computed: Vec<u32>,
 }
 
 impl FunctionCode {
@@ -42,12 +44,23 @@ impl FunctionCode {
         &self.places
     }
 
+    /// Where its calls and jumps lead outside of it.
+    pub(super) fn called(&self) -> &[Address] {
+        &self.outline.called
+    }
+
+    /// Whether a call or jump through a pointer that is to be watched begins at `offset`.
+    pub(super) fn is_computed(&self, offset: u32) -> bool {
+        self.computed.binary_search(&offset).is_ok()
+    }
+
     /// Where its jumps lead outside of it.
     pub(super) fn leaving(&self) -> &[Address] {
         &self.outline.leaving
     }
 
-    /// The place that control is sure to reach next from `offset`, another place, unless it is interrupted.
+    /// The place that control is sure to reach next from `offset`, another place, unless it is interrupted; none if control is
+    /// to stop there.
     pub(super) fn sure_next(&self, offset: u32) -> Option<u32> {
         let block = self.outline.block_around(offset)?;
         let next = self.places.get(self.places.partition_point(|place| *place <= offset));
@@ -55,7 +68,7 @@ impl FunctionCode {
             Some(next) if *next < block.end => (*next, Some(*next)),
             _ => (block.end, block.next),
         };
-        let next = next.filter(|_| self.outline.runs_through(offset, end))?;
+        let next = next.filter(|next| self.outline.runs_through(offset, end) && !self.is_computed(*next))?;
         self.places.binary_search(&next).is_ok().then_some(next)
     }
 
@@ -92,9 +105,14 @@ impl TracedImage {
         let range = function.address..function.address.plus(function.size);
         let outline = outline(&self.loaded, self.file(), range).ok()?;
         let fits = |place: &u32| self.can_break(start, *place, &outline);
-        let places: Vec<u32> = outline.blocks.iter().map(|block| block.start).filter(fits).collect();
+        let mut places: Vec<u32> = outline.blocks.iter().map(|block| block.start).filter(fits).collect();
+        let is_watched = |_: &&u32| self.is_learned();
+        let computed: Vec<u32> = outline.computed.iter().filter(is_watched).copied().filter(fits).collect();
+        places.extend(&computed);
+        places.sort_unstable();
+        places.dedup();
         let digest = CodeDigest::of(&outline);
-        (places.first() == Some(&0)).then_some(FunctionCode { outline, digest, places })
+        (places.first() == Some(&0)).then_some(FunctionCode { outline, digest, places, computed })
     }
 
     /// Whether an instruction of a function can be replaced by a breakpoint.
@@ -107,8 +125,7 @@ impl TracedImage {
 
     /// The place inside of a function that a jump of another one leads to; it is known from then on.
     pub(super) fn entered_at(&mut self, target: Address) -> Option<Place> {
-        let after = self.starts.partition_point(|start| start.address <= target);
-        let start = after.checked_sub(1)?;
+        let start = self.starts.last_until(target)?;
         let offset = u32::try_from(target.distance_from(self.starts[start].address)).ok()?;
         let code = self.code_of(start)?;
         if let Err(position) = code.places.binary_search(&offset) {
@@ -123,8 +140,7 @@ impl TracedImage {
 
     /// What is at exactly `address`, if it may have carried a breakpoint.
     pub(super) fn place_at(&self, address: Address) -> Option<Place> {
-        let after = self.starts.partition_point(|start| start.address <= address);
-        let start = after.checked_sub(1)?;
+        let start = self.starts.last_until(address)?;
         let offset = u32::try_from(address.distance_from(self.starts[start].address)).ok()?;
         let is_known =
             || self.known_code(start).is_some_and(|code| code.places.binary_search(&offset).is_ok());
@@ -133,13 +149,14 @@ impl TracedImage {
 
     /// All addresses in `range` that may have carried a breakpoint, ascending.
     pub(super) fn places_in(&self, range: &Range<Address>) -> impl Iterator<Item = Address> {
-        let first = self.starts.partition_point(|start| start.address < range.start).saturating_sub(1);
-        let starts = self.starts.iter().enumerate().skip(first);
-        let starts = starts.take_while(|(_, start)| start.address < range.end);
+        let first =
+            self.starts.last_until(range.start).map_or(range.start, |first| self.starts[first].address);
         let range = range.clone();
-        let places = starts.flat_map(|(index, start)| {
-            let inside = self.known_code(index).map(|code| code.places.as_slice()).unwrap_or(&[0]);
-            inside.iter().map(|offset| start.address.plus(u64::from(*offset)))
+        let end = range.end;
+        let starts = self.starts.from(first).map(|number| (number, self.starts[number].address));
+        let places = starts.take_while(move |(_, start)| *start < end).flat_map(|(number, start)| {
+            let inside = self.known_code(number).map(|code| code.places.as_slice()).unwrap_or(&[0]);
+            inside.iter().map(move |offset| start.plus(u64::from(*offset)))
         });
         let length = arch::BREAKPOINT.len() as u64;
         places.filter(move |place| *place >= range.start && place.plus(length) <= range.end)

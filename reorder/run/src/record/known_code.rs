@@ -11,8 +11,10 @@ use reorder_image::functions::{FunctionTable, MIN_UNKNOWN_BYTES};
 pub struct LittleKnown {
     /// Where it was read from.
     pub path: PathBuf,
-    /// The share of its code that is in no known function, in percent.
+    /// The share of its code that is in no known function, in percent; before anything was learned.
     pub unknown_percent: u64,
+    /// Functions that were learned because control was seen to enter them.
+    pub learned: usize,
 }
 
 /// From this share on most of what runs may be missing.

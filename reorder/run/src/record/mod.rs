@@ -3,7 +3,8 @@
 //! In: a program and its arguments. Out: one [`Trace`] for each run, each `exec` and each traced image. Every proven
 //! function start gets a breakpoint before the dynamic loader runs; the first thread that arrives removes it. A function
 //! costs one stop when it is first executed and no time afterwards. Where basic blocks are recorded, those of a function
-//! get breakpoints at that stop (`plant.rs`).
+//! get breakpoints at that stop (`plant.rs`); where an image describes little of its code, functions that calls through pointers
+//! enter are learned then, too (`learn.rs`).
 //!
 //! What a program can notice: its own code in memory holds breakpoints where it was not executed yet; and, unless the
 //! request says otherwise, a SIGTRAP that it blocks or ignores is unblocked and no longer ignored when a breakpoint is hit,
@@ -19,6 +20,7 @@ mod image;
 mod input_reads;
 mod known_code;
 mod launch;
+mod learn;
 mod memory;
 mod output;
 mod own_traps;
@@ -27,6 +29,7 @@ mod recording;
 mod release;
 mod session;
 mod signal_status;
+mod starts;
 mod statistics;
 mod system_calls;
 mod tasks;
@@ -181,6 +184,7 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
         .map(|(_, image)| LittleKnown {
             path: image.path().to_path_buf(),
             unknown_percent: image.unknown_percent,
+            learned: image.starts.learned().count(),
         })
         .collect();
     let traces = traces.into_iter().map(|(_, recorded)| recorded).collect();

@@ -15,7 +15,7 @@ use reorder_system::arch::BREAKPOINT;
 
 /// Whether breakpoints could be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Planted {
+pub(super) enum Planted {
     Yes,
     /// The memory holds other code than the file.
     OtherCode,
@@ -46,6 +46,7 @@ impl AddressSpace {
             passed.push(next);
         }
         if is_new {
+            self.learn_called(&mut images[index], index, place.start)?;
             self.plant_blocks(&mut images[index], index, place.start)?;
         } else {
             for passed in &passed {
@@ -78,7 +79,16 @@ impl AddressSpace {
     }
 
     /// Plants breakpoints at these offsets from a function's start, ascending.
-    fn plant(&self, image: &TracedImage, index: usize, start: usize, offsets: &[u32]) -> io::Result<Planted> {
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(super) fn plant(
+        &self,
+        image: &TracedImage,
+        index: usize,
+        start: usize,
+        offsets: &[u32],
+    ) -> io::Result<Planted> {
         let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else { return Ok(Planted::Yes) };
         let at = |offset: u32| image.starts[start].address.plus(u64::from(offset));
         let range = at(*first)..at(*last).plus(BREAKPOINT.len() as u64);

@@ -92,6 +92,10 @@ impl Recording {
             return First { of_function: false, of_place: false };
         };
         let now = self.started.elapsed().as_nanos() as u64;
+        // Starts that were learned since are not in it yet.
+        if recording.seen.len() <= place.start {
+            recording.seen.resize(place.start + 1, false);
+        }
         let of_function = !std::mem::replace(&mut recording.seen[place.start], true);
         if of_function {
             recording.events.push((place.start as u32, now));

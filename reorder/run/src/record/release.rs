@@ -27,6 +27,7 @@ impl Session<'_> {
     /// Lets a stopped task go on untraced.
     pub(super) fn release(&mut self, task: Pid, stop: Stop) -> Served {
         let signal = match stop {
+            Stop::Signal(libc::SIGTRAP) if self.stepped(task)? => 0,
             Stop::Signal(libc::SIGTRAP) => self.trap(task)?.signal(),
             Stop::Signal(signal) => signal,
             Stop::Attached if self.tasks.must_wait(task) => return Ok(()),

@@ -4,7 +4,7 @@
 //! the system kills what is still traced instead of leaving it with breakpoints.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::RecordRequest;
-use super::address_space::AddressSpace;
+use super::address_space::{AddressSpace, Hit};
 use super::failure::{Failure, Served, forbids, names_no_process, unless_killed, wait_failed};
 use super::image::TracedImage;
 use super::input_reads::InputReads;
@@ -55,6 +55,8 @@ pub(super) struct Session<'images> {
     /// What outlives it is killed instead.
     pub(super) ends_descendants: bool,
     pub(super) input_reads: InputReads,
+    /// Tasks that execute a single instruction, at these hits.
+    pub(super) steps: BTreeMap<Pid, Hit>,
 }
 
 /// How often to poll while a newborn task waits for its parent's report.
@@ -84,6 +86,7 @@ impl<'images> Session<'images> {
             releasing: false,
             ends_descendants: request.ends_descendants,
             input_reads: InputReads::of(request),
+            steps: BTreeMap::new(),
         }
     }
 
@@ -98,6 +101,7 @@ impl<'images> Session<'images> {
                 Report::Ended(how) => {
                     self.tasks.remove(task);
                     self.own_traps.ended(task);
+                    self.steps.remove(&task);
                     if task == self.root {
                         ending = Some(how);
                         self.begin_release();
@@ -138,10 +142,19 @@ impl<'images> Session<'images> {
     }
 
     fn serve(&mut self, task: Pid, stop: Stop) -> Served {
+        if stop != Stop::Signal(libc::SIGTRAP) {
+            // The step is over before it began.
+            self.steps.remove(&task);
+        }
         match stop {
+            Stop::Signal(libc::SIGTRAP) if self.stepped(task)? => self.resume(task, 0),
             Stop::Signal(libc::SIGTRAP) if self.own_traps.entered(task)? => self.resume(task, 0),
             Stop::Signal(libc::SIGTRAP) => match self.trap(task)? {
                 Trap::Ours => self.resume(task, 0),
+                Trap::Watched(hit) => {
+                    self.steps.insert(task, hit);
+                    Ok(stops::resume(task, Resume::OneStep, 0)?)
+                }
                 Trap::Own => self.deliver(task, libc::SIGTRAP),
             },
             Stop::Signal(signal) => self.deliver(task, signal),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 
-use super::address_space::AddressSpace;
+use super::address_space::{AddressSpace, Hit};
 use super::failure::Served;
 use super::session::Session;
 use super::system_calls;
@@ -16,6 +16,8 @@ use reorder_system::arch;
 pub(super) enum Trap {
     /// Our breakpoint; a pending SIGTRAP of the program stays pending.
     Ours,
+    /// Ours, at a call or jump that the task is to execute alone.
+    Watched(Hit),
     /// The program's.
     Own,
 }
@@ -24,7 +26,7 @@ impl Trap {
     /// How the task is resumed.
     pub(super) fn signal(self) -> i32 {
         match self {
-            Self::Ours => 0,
+            Self::Ours | Self::Watched(_) => 0,
             Self::Own => libc::SIGTRAP,
         }
     }
@@ -67,6 +69,7 @@ impl Session<'_> {
         if first.of_place {
             self.statistics.first_execution(first.of_function, blocks, arrived.elapsed());
         }
-        Ok(Trap::Ours)
+        let is_watched = self.records_blocks && !self.releasing && space.is_watched(self.images, hit);
+        Ok(if is_watched { Trap::Watched(hit) } else { Trap::Ours })
     }
 }

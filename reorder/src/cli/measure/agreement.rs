@@ -32,8 +32,13 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
     processor::check_program(running, RunPurpose::Measure)?;
     let bytes = std::fs::read(&path).map_err(|error| Error::io(&path, error))?;
     let image = ElfFile::parse(&bytes).map_err(|error| error.in_file(&path))?;
-    let functions = ElfFunctions::collect(&image).map_err(|error| error.in_file(&path))?.table;
+    let functions = ElfFunctions::collect(&image).map_err(|error| error.in_file(&path))?;
     let identity = ImageIdentity::of(&path, image.build_id());
+    let learned = match functions.found.is_empty() {
+        true => Vec::new(),
+        false => arguments.traces.learned(&path, &identity)?,
+    };
+    let functions = functions.with_learned(&image, learned).map_err(|error| error.in_file(&path))?.table;
     let traces = arguments.traces.resolve(&path, &identity, &functions, &context.talk)?;
     let trace = of_this_start(&traces.traces, &request)?;
     let executed =

@@ -76,6 +76,17 @@ const MAX_FAMILY: usize = 8;
 /// `main`, are everywhere.
 const MIN_FOUND_PERCENT: u64 = 10;
 
+/// First and last address, exclusive, of all functions that `trace` knows by address and size, if it is of exactly the image called
+/// `identity`. An image that hardly describes its code may not know them.
+pub fn entered_functions(trace: &Trace, identity: &ImageIdentity) -> Vec<(Address, Address)> {
+    let is_same = trace.image.build_id.is_some() && trace.image.build_id == identity.build_id;
+    let range = |event: &Event| match (&event.location, event.size) {
+        (Location::Image(start), Some(size)) => Some((*start, Address(start.0.checked_add(size)?))),
+        _ => None,
+    };
+    trace.events.iter().filter(|_| is_same).filter_map(range).collect()
+}
+
 /// Functions of the image called `identity` for every trace that belongs to it.
 ///
 /// # Errors

@@ -6,10 +6,15 @@
 //! (`evidence.rs`), or if the pointer lies near a pointer to a function. Plain numbers are no evidence: in images at a fixed
 //! address, many equal an address by chance.
 //!
+//! Recorded runs teach more functions: those that calls through pointers were seen to enter (`extent.rs`). They are taken if they fit
+//! the others and the image names them.
+//!
 //! A range ends with the last instruction that is reached before the next start. Jump tables are not read here: a function
 //! with computed jumps is taken to go on up to the filler that linkers put between functions.
 
 mod evidence;
+mod extent;
+mod learned;
 mod roots;
 mod search;
 mod sound;
@@ -25,6 +30,8 @@ use reorder_base::error::Result;
 use reorder_base::processor::Processor;
 use search::Search;
 
+pub use extent::extent;
+
 /// Functions are looked for where less than this part of the code is described: one half.
 const DESCRIBED_PART: u64 = 2;
 
@@ -32,6 +39,7 @@ const DESCRIBED_PART: u64 = 2;
 const MAX_SPREAD: u64 = 16;
 
 /// Functions of `file` besides those `functions` that it describes, ascending and disjoint; none where most of the code is described.
+/// `learned` are functions that control was seen to enter.
 ///
 /// # Errors
 /// Malformed tables of the loader.
@@ -39,6 +47,7 @@ pub(super) fn find(
     file: &ElfFile<'_>,
     functions: &[Function],
     dynamic_symbols: &SymbolTable<'_>,
+    learned: &[Range<Address>],
 ) -> Result<Vec<Range<Address>>> {
     // An image whose code spans too much is refused by everything that would use these functions.
     let Ok(code) = CodeSpace::collect(file) else { return Ok(Vec::new()) };
@@ -52,10 +61,14 @@ pub(super) fn find(
     search.read_by(&described);
     search.start_at(&roots.starts);
     search.start_where_likely(&roots.pointed);
-    let found: Vec<Range<Address>> =
+    let mut found: Vec<Range<Address>> =
         search.sound_ranges(&described).into_iter().filter(|range| is_apart(&described, range)).collect();
+    let learned = search.fitting(learned, &found, &described);
     let pointed = roots.pointed.into_iter().map(|(_, target)| target);
-    let named: Vec<Address> = roots.starts.into_iter().chain(pointed).collect();
+    let mut named: Vec<Address> = roots.starts.into_iter().chain(pointed).collect();
+    named.extend(learned::named_by_words(file, &learned));
+    found.extend(learned);
+    found.sort_unstable_by_key(|range| range.start);
     Ok(search.stated_ranges(found, &described, &named))
 }
 

@@ -105,7 +105,7 @@ impl<'run, 'data> Search<'run, 'data> {
 
     /// Whether `range` decodes to its end without a gap, each instruction that control reaches in it is one of these, and no known
     /// instruction reads its bytes.
-    fn is_swept(&self, range: &Range<Address>) -> bool {
+    pub(super) fn is_swept(&self, range: &Range<Address>) -> bool {
         let mut next = range.start;
         for instruction in self.instructions(range) {
             if instruction.is_invalid() {
@@ -133,7 +133,10 @@ impl<'run, 'data> Search<'run, 'data> {
         described.iter().filter(decodes).flat_map(|range| self.instructions(range))
     }
 
-    fn instructions(&self, range: &Range<Address>) -> impl Iterator<Item = Instruction> + use<'data> {
+    pub(super) fn instructions(
+        &self,
+        range: &Range<Address>,
+    ) -> impl Iterator<Item = Instruction> + use<'data> {
         let bytes = self.code.bytes(range.clone());
         Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE).into_iter()
     }

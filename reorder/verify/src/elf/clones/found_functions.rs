@@ -2,8 +2,8 @@
 //!
 //! The writer follows control from one instruction to the next. Here the claimed ranges are read from their first byte to their
 //! last instead, all of them, and must fit together: they decode to the last byte; each branch that leads into one of them leads
-//! to an instruction; none of their bytes is read as data; and the loader, or an instruction of a claimed or described function,
-//! names each start. Data that happens to decode might pass. So pointers lead to the copy of a range only if it is *evident*: the
+//! to an instruction; none of their bytes is read as data; and the loader, an instruction of a claimed or described function, or at a
+//! fixed address a word of data names each start. Data that happens to decode might pass. So pointers lead to the copy of a range only if it is *evident*: the
 //! entry point, a constructor or destructor array, a dynamic symbol or a branch names its start; or one of its own branches leads
 //! to a function or to a stub of the linker, and none leads out of the code; or a pointer to it lies near a pointer to an evident
 //! or described function.
@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
+use goblin::elf::header::ET_EXEC;
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_FINI_ARRAY, SHT_INIT_ARRAY, SHT_PREINIT_ARRAY};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 use rayon::prelude::*;
@@ -258,6 +259,11 @@ fn named(image: &ElfView<'_>, (found, described): (&[Swept], &[Swept])) -> Vec<u
     named.extend(all().flat_map(|swept| swept.outer_targets.iter().chain(&swept.kept)));
     named.extend(loaded_pointers(image).iter().map(|held| held.0));
     named.extend(symbols(image, SHT_DYNSYM).map(|symbol| symbol.value));
+    if image.header.e_type == ET_EXEC {
+        let data = image.sections.iter().filter(|section| section.is_loaded() && !section.is_code());
+        let words = data.flat_map(aligned_words).map(|(_, value)| value);
+        named.extend(words.filter(|address| image.code_at(*address, *address).is_some()));
+    }
     named.retain(|address| image.code_at(*address, *address).is_some());
     named.par_sort_unstable();
     named.dedup();
