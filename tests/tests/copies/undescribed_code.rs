@@ -159,6 +159,51 @@ fn programs_of_sections_without_unwind_tables_are_copied() {
     is_copied_as_recorded_and_at_random("gcc", "-ffunction-sections -fcf-protection=none");
 }
 
+/// At a fixed address no table lists the pointers in `table`: its functions, and what they alone call, are learned from the one call
+/// through it.
+#[test]
+fn functions_that_calls_through_pointers_enter_are_learned() {
+    let (directory, program) = built("gcc", "-no-pie -fno-pie");
+    let before = original(&program);
+    let traces = directory.path().join("traces");
+    recorded(&program, &traces, &before);
+    let output = directory.path().join("copied");
+    let traces_flag = ["--traces", traces.to_str().unwrap(), "--assume-pointers"];
+    let report = applied(&program, &output, &traces_flag);
+    let copied = report["clones"]["functions"].as_u64().unwrap();
+    assert!(copied > 100, "{report}");
+    let after = run(&mut Command::new(&output));
+    assert_eq!((after.ending, after.stdout_text()), (before.ending, before.stdout_text()));
+    assert_eq!(differences(&program, &fs::read(&output).unwrap()), [""; 0]);
+    let simulated = run(reorder().arg("simulate").args([&program, &output]).arg("-t").arg(&traces));
+    assert!(simulated.success(), "{simulated}");
+    assert!(!simulated.stderr_text().contains("name no function"), "{simulated}");
+
+    // What a trace says is not believed: functions that begin one byte later do not fit the code.
+    let trace = fs::read_dir(&traces).unwrap().next().unwrap().unwrap().path();
+    let shifted = shifted_starts(&fs::read_to_string(&trace).unwrap());
+    fs::write(&trace, shifted).unwrap();
+    let report = applied(&program, &output, &traces_flag);
+    assert!(report["clones"]["functions"].as_u64().unwrap() < copied, "{report}");
+    let after = run(&mut Command::new(&output));
+    assert_eq!((after.ending, after.stdout_text()), (before.ending, before.stdout_text()));
+}
+
+/// A trace whose functions begin one byte later and are one byte shorter.
+fn shifted_starts(trace: &str) -> String {
+    let shifted = |line: &str| {
+        let mut words: Vec<String> = line.split('\t').map(str::to_owned).collect();
+        if let [_, address, size, _] = &mut words[..]
+            && let (Some(Ok(start)), Ok(bytes)) =
+                (address.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16)), size.parse::<u64>())
+        {
+            (*address, *size) = (format!("{:#x}", start + 1), (bytes - 1).to_string());
+        }
+        words.join("\t") + "\n"
+    };
+    trace.lines().map(shifted).collect()
+}
+
 /// They may be entered in ways that nothing shows.
 #[test]
 fn found_functions_do_not_move() {

@@ -56,7 +56,11 @@ impl<'data> ElfFunctions<'data> {
         }
     }
 
-    fn collect_with(file: &ElfFile<'data>, learned: &[Range<Address>]) -> Result<Self> {
+    /// As [`Self::collect`], with those of the `learned` functions that fit.
+    ///
+    /// # Errors
+    /// Malformed unwind entries or symbol tables.
+    pub fn collect_with(file: &ElfFile<'data>, learned: &[Range<Address>]) -> Result<Self> {
         let frame_entries = frame_entries(file)?;
         let symbols = SymbolTable::parse(file, object::elf::SHT_SYMTAB.0)?;
         let dynamic_symbols = SymbolTable::parse(file, object::elf::SHT_DYNSYM.0)?;

@@ -1,6 +1,7 @@
 //! Reading ELF: headers, tables, functions, unwind entries. Nothing here writes.
 
 pub mod analysis;
+pub mod callbacks;
 pub mod code;
 pub mod dynamic;
 pub mod eh_frame;

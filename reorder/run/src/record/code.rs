@@ -11,6 +11,7 @@ use super::image::TracedImage;
 use reorder_base::address::Address;
 use reorder_image::basic_blocks::{Outline, outline};
 use reorder_image::code_digest::CodeDigest;
+use reorder_image::elf::callbacks::Callbacks;
 use reorder_system::arch;
 use reorder_trace::{RecordedBlock, RecordedBlocks};
 
@@ -36,6 +37,8 @@ pub(super) struct FunctionCode {
     places: Vec<u32>,
     /// Those of calls and jumps through pointers that are to be watched, ascending.
     computed: Vec<u32>,
+    /// Those that give functions to the C library, with the numbers of these arguments, ascending.
+    callbacks: Vec<(u32, Callbacks)>,
 }
 
 impl FunctionCode {
@@ -49,9 +52,15 @@ impl FunctionCode {
         &self.outline.called
     }
 
-    /// Whether a call or jump through a pointer that is to be watched begins at `offset`.
-    pub(super) fn is_computed(&self, offset: u32) -> bool {
-        self.computed.binary_search(&offset).is_ok()
+    /// Whether a call or jump that is to be watched begins at `offset`.
+    pub(super) fn is_watched(&self, offset: u32) -> bool {
+        self.computed.binary_search(&offset).is_ok() || !self.callbacks_at(offset).is_empty()
+    }
+
+    /// The numbers of arguments with which the call at `offset` gives functions to the C library.
+    pub(super) fn callbacks_at(&self, offset: u32) -> Callbacks {
+        let found = self.callbacks.binary_search_by_key(&offset, |(offset, _)| *offset);
+        found.map_or(&[], |position| self.callbacks[position].1)
     }
 
     /// Where its jumps lead outside of it.
@@ -68,7 +77,7 @@ impl FunctionCode {
             Some(next) if *next < block.end => (*next, Some(*next)),
             _ => (block.end, block.next),
         };
-        let next = next.filter(|next| self.outline.runs_through(offset, end) && !self.is_computed(*next))?;
+        let next = next.filter(|next| self.outline.runs_through(offset, end) && !self.is_watched(*next))?;
         self.places.binary_search(&next).is_ok().then_some(next)
     }
 
@@ -106,13 +115,18 @@ impl TracedImage {
         let outline = outline(&self.loaded, self.file(), range).ok()?;
         let fits = |place: &u32| self.can_break(start, *place, &outline);
         let mut places: Vec<u32> = outline.blocks.iter().map(|block| block.start).filter(fits).collect();
-        let is_watched = |_: &&u32| self.is_learned();
-        let computed: Vec<u32> = outline.computed.iter().filter(is_watched).copied().filter(fits).collect();
-        places.extend(&computed);
+        let (mut computed, mut callbacks) = (Vec::new(), Vec::new());
+        if let Some(unknown) = &self.unknown {
+            computed.extend(outline.computed.iter().copied().filter(fits));
+            let code = self.code_at(&(function.address..function.address.plus(function.size)))?;
+            callbacks = unknown.callers.calls(code, function.address);
+            callbacks.retain(|(offset, _)| fits(offset));
+        }
+        places.extend(computed.iter().chain(callbacks.iter().map(|(offset, _)| offset)));
         places.sort_unstable();
         places.dedup();
         let digest = CodeDigest::of(&outline);
-        (places.first() == Some(&0)).then_some(FunctionCode { outline, digest, places, computed })
+        (places.first() == Some(&0)).then_some(FunctionCode { outline, digest, places, computed, callbacks })
     }
 
     /// Whether an instruction of a function can be replaced by a breakpoint.

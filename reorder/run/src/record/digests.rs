@@ -23,8 +23,8 @@ pub(super) fn add(images: &[TracedImage], traces: &mut [(usize, RecordedTrace)])
         }
         let in_file = |error: reorder_base::error::Error| error.in_file(image.path());
         let file = ElfFile::parse(image.file()).map_err(in_file)?;
-        let functions = ElfFunctions::collect(&file).map_err(in_file)?;
-        let functions = functions.with_learned(&file, image.starts.learned()).map_err(in_file)?.table;
+        let learned: Vec<_> = image.starts.learned().collect();
+        let functions = ElfFunctions::collect_with(&file, &learned).map_err(in_file)?.table;
         let index = |event: &Event| -> Option<FunctionIndex> {
             match event.location {
                 Location::Image(address) if is_nameless(event) => functions.starting_at(address),

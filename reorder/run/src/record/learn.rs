@@ -2,7 +2,7 @@
 //!
 //! Calls and jumps through pointers lead to places that nothing in the image names as code. So the recorder stops at such an
 //! instruction of a recorded function, lets the task execute it alone, and looks where the task is then: an instruction begins
-//! there for sure. If no function is known there, one is learned, with a breakpoint at its start; what its code calls is learned
+//! there for sure. Functions that are given to the C library, whose code makes the calls, are learned when they are given. If no function is known there, one is learned, with a breakpoint at its start; what its code calls is learned
 //! when it is first executed. An instruction is watched until it has led to nothing new so and so many times in a row, since each
 //! time costs two stops.
 
@@ -19,6 +19,7 @@ use super::image::TracedImage;
 use super::session::Session;
 use super::starts::FunctionStart;
 use reorder_base::address::Address;
+use reorder_image::elf::callbacks::CallbackCallers;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::found_functions::extent;
 use reorder_image::elf::functions::{ElfFunctions, is_linker_stub_section};
@@ -36,6 +37,8 @@ pub(super) struct UnknownCode {
     sections: Vec<Range<Address>>,
     /// The known functions: ends by starts.
     known: BTreeMap<Address, Address>,
+    /// What the image gives functions to.
+    pub(super) callers: CallbackCallers,
 }
 
 impl UnknownCode {
@@ -53,7 +56,8 @@ impl UnknownCode {
             let end = known.entry(function.start).or_insert(function.end);
             *end = function.end.max(*end);
         }
-        Some(Self { sections: code.map(|section| section.address..section.end()).collect(), known })
+        let callers = CallbackCallers::of(file, &functions.dynamic_symbols);
+        Some(Self { sections: code.map(|section| section.address..section.end()).collect(), known, callers })
     }
 
     /// From `address` up to the next known function; `None` where a function is known, and outside of code.
@@ -111,21 +115,48 @@ impl AddressSpace {
         let Hit { image, place, .. } = hit;
         let code = images[image].known_code(place.start).filter(|_| images[image].is_learned());
         let led = self.known_targets.get(&(image, place)).copied().unwrap_or(0);
-        code.is_some_and(|code| code.is_computed(place.offset)) && led < MAX_KNOWN_TARGETS
+        code.is_some_and(|code| code.is_watched(place.offset)) && led < MAX_KNOWN_TARGETS
+    }
+
+    /// Before the watched instruction at `hit`: learns the functions among these `arguments`.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(super) fn learn_given(
+        &mut self,
+        images: &mut [TracedImage],
+        hit: Hit,
+        arguments: [u64; 6],
+    ) -> io::Result<()> {
+        let Hit { image: index, place, .. } = hit;
+        let code = images[index].known_code(place.start);
+        let given = code.map_or(&[][..], |code| code.callbacks_at(place.offset));
+        for address in given.iter().filter_map(|number| arguments.get(*number)) {
+            self.learn_at(images, hit, *address)?;
+        }
+        Ok(())
     }
 
     /// After the watched instruction at `hit`, the task is at `address`: learns what is there and watches the instruction again.
     fn learn_entered(&mut self, images: &mut [TracedImage], hit: Hit, address: u64) -> io::Result<()> {
         let Hit { image: index, place, .. } = hit;
-        let entered = self.armed.iter().find(|range| range.image == index && range.memory.contains(&address));
-        let is_new = match entered.map(|range| Address(address.wrapping_sub(range.bias))) {
-            Some(target) => self.learn(&mut images[index], index, target)?,
-            None => false,
-        };
-        let led = self.known_targets.entry((index, place)).or_default();
-        *led = if is_new { 0 } else { *led + 1 };
-        if *led < MAX_KNOWN_TARGETS {
+        *self.known_targets.entry((index, place)).or_default() += 1;
+        self.learn_at(images, hit, address)?;
+        if self.known_targets[&(index, place)] < MAX_KNOWN_TARGETS {
             self.plant(&images[index], index, place.start, &[place.offset])?;
+        }
+        Ok(())
+    }
+
+    /// The instruction at `hit` leads to `address` in memory: learns what is there.
+    fn learn_at(&mut self, images: &mut [TracedImage], hit: Hit, address: u64) -> io::Result<()> {
+        let Hit { image: index, place, .. } = hit;
+        let entered = self.armed.iter().find(|range| range.image == index && range.memory.contains(&address));
+        let Some(target) = entered.map(|range| Address(address.wrapping_sub(range.bias))) else {
+            return Ok(());
+        };
+        if self.learn(&mut images[index], index, target)? {
+            self.known_targets.insert((index, place), 0);
         }
         Ok(())
     }

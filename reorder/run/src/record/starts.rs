@@ -154,7 +154,7 @@ mod tests {
         let from = |address| starts.from(Address(address)).collect::<Vec<_>>();
         assert_eq!(from(0), [0, 1, 4, 2, 3]);
         assert_eq!(from(0x21), [4, 2, 3]);
-        assert_eq!(from(0x51), []);
+        assert_eq!(from(0x51), [0; 0]);
         let until = |address| starts.last_until(Address(address));
         assert_eq!(
             [0xf, 0x10, 0x2f, 0x30, 0x41, 0x60].map(until),

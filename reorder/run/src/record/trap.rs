@@ -69,7 +69,10 @@ impl Session<'_> {
         if first.of_place {
             self.statistics.first_execution(first.of_function, blocks, arrived.elapsed());
         }
-        let is_watched = self.records_blocks && !self.releasing && space.is_watched(self.images, hit);
-        Ok(if is_watched { Trap::Watched(hit) } else { Trap::Ours })
+        if !self.records_blocks || self.releasing || !space.is_watched(self.images, hit) {
+            return Ok(Trap::Ours);
+        }
+        space.learn_given(self.images, hit, arch::arguments(&arch::registers(task)?))?;
+        Ok(Trap::Watched(hit))
     }
 }

@@ -164,6 +164,13 @@ pub fn at(registers: &Registers, place: u64) -> Registers {
     Registers { pc: place, ..*registers }
 }
 
+/// The first arguments of a function that is about to be called, if they are numbers or pointers.
+pub fn arguments(registers: &Registers) -> [u64; 6] {
+    let mut arguments = [0; 6];
+    arguments.copy_from_slice(&registers.regs[..6]);
+    arguments
+}
+
 /// The stack pointer.
 pub fn stack_pointer(registers: &Registers) -> u64 {
     registers.sp

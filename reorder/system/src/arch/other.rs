@@ -91,6 +91,11 @@ pub fn program_counter(_registers: &Registers) -> u64 {
 pub fn at(_registers: &Registers, _place: u64) -> Registers {}
 
 /// None is known.
+pub fn arguments(_registers: &Registers) -> [u64; 6] {
+    [0; 6]
+}
+
+/// None is known.
 pub fn stack_pointer(_registers: &Registers) -> u64 {
     0
 }

@@ -139,6 +139,11 @@ pub fn at(registers: &Registers, place: u64) -> Registers {
     Registers { rip: place, ..*registers }
 }
 
+/// The first arguments of a function that is about to be called, if they are numbers or pointers.
+pub fn arguments(registers: &Registers) -> [u64; 6] {
+    [registers.rdi, registers.rsi, registers.rdx, registers.rcx, registers.r8, registers.r9]
+}
+
 /// The stack pointer.
 pub fn stack_pointer(registers: &Registers) -> u64 {
     registers.rsp

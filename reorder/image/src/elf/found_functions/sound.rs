@@ -3,11 +3,19 @@
 use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
-use iced_x86::{Decoder, DecoderOptions, Instruction};
+use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
 use super::search::{MAX_ROUNDS, Search, Stated, stated};
 use crate::elf::code::CodeOffset;
 use reorder_base::address::Address;
+
+/// The number of four or eight bytes that an instruction states: at a fixed address, maybe an address.
+fn number(instruction: &Instruction) -> Option<u64> {
+    let is_wide =
+        |kind: OpKind| matches!(kind, OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64);
+    let operand = (0..instruction.op_count()).find(|operand| is_wide(instruction.op_kind(*operand)))?;
+    instruction.try_immediate(operand).ok()
+}
 
 impl<'run, 'data> Search<'run, 'data> {
     /// All functions that are sound, ascending: their instructions follow each other without a gap, all branches lead to one of
@@ -64,6 +72,13 @@ impl<'run, 'data> Search<'run, 'data> {
                 known.insert(self.index(Address(address)));
             }
             _ => {}
+        };
+        let state = |known: &mut FixedBitSet, instruction: &Instruction| {
+            state(known, instruction);
+            let number = number(instruction).filter(|number| {
+                self.code.is_fixed_address && self.code.arena_of(Address(*number)).is_some()
+            });
+            known.extend(number.map(|number| self.index(Address(number))));
         };
         self.described_instructions(described).for_each(|instruction| state(&mut known, &instruction));
         for _ in 0..MAX_ROUNDS {

@@ -3,7 +3,7 @@
 //! The writer follows control from one instruction to the next. Here the claimed ranges are read from their first byte to their
 //! last instead, all of them, and must fit together: they decode to the last byte; each branch that leads into one of them leads
 //! to an instruction; none of their bytes is read as data; and the loader, an instruction of a claimed or described function, or at a
-//! fixed address a word of data names each start. Data that happens to decode might pass. So pointers lead to the copy of a range only if it is *evident*: the
+//! fixed address a number in them or in data names each start. Data that happens to decode might pass. So pointers lead to the copy of a range only if it is *evident*: the
 //! entry point, a constructor or destructor array, a dynamic symbol or a branch names its start; or one of its own branches leads
 //! to a function or to a stub of the linker, and none leads out of the code; or a pointer to it lies near a pointer to an evident
 //! or described function.
@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use super::code::aligned_words;
 use crate::elf::pointers::{loaded_pointers, relative_pointers};
 use crate::elf::symbol_walk::{SymbolView, symbols};
-use crate::elf::view::ElfView;
+use crate::elf::view::{ElfView, SectionView};
 use crate::moves::{AddressMoves, Move};
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
@@ -40,6 +40,8 @@ struct Swept {
     kept: Vec<u64>,
     /// Places that they read or write.
     read: Vec<u64>,
+    /// Numbers that they hold which may be addresses of code, because the image is at a fixed address.
+    numbers: Vec<u64>,
 }
 
 /// Checks the functions that a record claims to have `found` in `image`, besides the `described` ones; gives the starts of those
@@ -61,6 +63,7 @@ pub(super) fn check_found(
         let next = described.following(range.start);
         described.containing(range.start).is_none() && next.is_none_or(|next| range.end <= next.old_start)
     };
+    let numbers = numbers(image);
     let swept = |range: &Range<Address>| {
         let code = image.code_at(range.start.0, range.end.0);
         let section = code.filter(|_| image.processor == Processor::X86_64 && is_apart(&range));
@@ -69,6 +72,7 @@ pub(super) fn check_found(
         sweep(
             bytes.ok_or_else(|| wrong(range.start, "not code, or code of a described function"))?,
             range.start,
+            &numbers,
         )
         .ok_or_else(|| wrong(range.start, "bytes that are no instructions"))
     };
@@ -84,7 +88,7 @@ pub(super) fn check_found(
         }
     };
     found.par_iter().zip(&all).map(fits).collect::<Result<(), _>>()?;
-    let described_code = described_code(image, described);
+    let described_code = described_code(image, described, &numbers);
     if described_code.iter().flat_map(|swept| &swept.targets).any(|target| places.is_inside(*target)) {
         return Err(wrong(found[0].start, "a branch of a described function into an instruction"));
     }
@@ -151,8 +155,8 @@ fn evident(
 /// Bytes of the shortest branch with four bytes of distance.
 const FAR: usize = 5;
 
-/// All instructions of `bytes`; `None` where they do not end with one.
-fn sweep(bytes: &[u8], start: Address) -> Option<Swept> {
+/// All instructions of `bytes`; `None` where they do not end with one. Those of `numbers` may be addresses of code.
+fn sweep(bytes: &[u8], start: Address, numbers: &Range<u64>) -> Option<Swept> {
     let mut swept = Swept::default();
     let end = start.0.saturating_add(bytes.len() as u64);
     for instruction in Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE) {
@@ -172,6 +176,8 @@ fn sweep(bytes: &[u8], start: Address) -> Option<Swept> {
                 if instruction.mnemonic() == Mnemonic::Lea { &mut swept.kept } else { &mut swept.read };
             places.push(instruction.ip_rel_memory_address());
         }
+        let held = (0..instruction.op_count()).filter_map(|operand| instruction.try_immediate(operand).ok());
+        swept.numbers.extend(held.filter(|number| numbers.contains(number)));
     }
     Some(swept)
 }
@@ -216,11 +222,18 @@ impl Places {
     }
 }
 
+/// Which numbers may be addresses of code: none where the loader chooses them.
+fn numbers(image: &ElfView<'_>) -> Range<u64> {
+    let sections = || image.code_sections().filter(|_| image.header.e_type == ET_EXEC);
+    let start = sections().map(|section| section.address).min().unwrap_or(0);
+    start..sections().map(SectionView::end).max().unwrap_or(0)
+}
+
 /// The code of described functions that decodes whole.
-fn described_code(image: &ElfView<'_>, described: &AddressMoves) -> Vec<Swept> {
+fn described_code(image: &ElfView<'_>, described: &AddressMoves, numbers: &Range<u64>) -> Vec<Swept> {
     let swept = |range: &Move| {
         let section = image.code_at(range.old_start.0, range.old_end().0)?;
-        sweep(section.at(range.old_start.0, range.size)?, range.old_start)
+        sweep(section.at(range.old_start.0, range.size)?, range.old_start, numbers)
     };
     described.as_slice().par_iter().filter_map(swept).collect()
 }
@@ -256,7 +269,7 @@ fn rooted(image: &ElfView<'_>, described: &[Swept]) -> Vec<u64> {
 fn named(image: &ElfView<'_>, (found, described): (&[Swept], &[Swept])) -> Vec<u64> {
     let mut named = rooted(image, described);
     let all = || found.iter().chain(described);
-    named.extend(all().flat_map(|swept| swept.outer_targets.iter().chain(&swept.kept)));
+    named.extend(all().flat_map(|swept| swept.outer_targets.iter().chain(&swept.kept).chain(&swept.numbers)));
     named.extend(loaded_pointers(image).iter().map(|held| held.0));
     named.extend(symbols(image, SHT_DYNSYM).map(|symbol| symbol.value));
     if image.header.e_type == ET_EXEC {
