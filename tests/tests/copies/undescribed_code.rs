@@ -170,8 +170,10 @@ fn functions_that_calls_through_pointers_enter_are_learned() {
     let output = directory.path().join("copied");
     let traces_flag = ["--traces", traces.to_str().unwrap(), "--assume-pointers"];
     let report = applied(&program, &output, &traces_flag);
-    let copied = report["clones"]["functions"].as_u64().unwrap();
-    assert!(copied > 100, "{report}");
+    let of_image = |report: &Value| report["functions"].as_u64().unwrap();
+    let learned = of_image(&report);
+    assert!(learned > 200, "{report}");
+    assert!(report["clones"]["functions"].as_u64().unwrap() > 20, "{report}");
     let after = run(&mut Command::new(&output));
     assert_eq!((after.ending, after.stdout_text()), (before.ending, before.stdout_text()));
     assert_eq!(differences(&program, &fs::read(&output).unwrap()), [""; 0]);
@@ -184,7 +186,7 @@ fn functions_that_calls_through_pointers_enter_are_learned() {
     let shifted = shifted_starts(&fs::read_to_string(&trace).unwrap());
     fs::write(&trace, shifted).unwrap();
     let report = applied(&program, &output, &traces_flag);
-    assert!(report["clones"]["functions"].as_u64().unwrap() < copied, "{report}");
+    assert!(of_image(&report) < learned / 2, "{report}");
     let after = run(&mut Command::new(&output));
     assert_eq!((after.ending, after.stdout_text()), (before.ending, before.stdout_text()));
 }
