@@ -89,7 +89,7 @@ impl<'data> OpenedImage<'data> {
         Ok(Self::Elf(file, Box::new(functions)))
     }
 
-    /// Where the image describes few of its functions, the same with those of the `learned` ones that fit them.
+    /// Adds those of the `learned` functions that fit; see [`ElfFunctions::with_learned`].
     ///
     /// # Errors
     /// Damaged tables.
@@ -103,7 +103,7 @@ impl<'data> OpenedImage<'data> {
         }
     }
 
-    /// Whether traces may know functions that the image does not describe.
+    /// Whether most of its code is in no described function, so that traces can add functions.
     #[must_use]
     pub fn is_little_described(&self) -> bool {
         matches!(self, Self::Elf(_, functions) if !functions.found.is_empty())

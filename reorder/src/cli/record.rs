@@ -224,14 +224,13 @@ fn little_known(little: &LittleKnown) -> (String, &'static str) {
     let LittleKnown { path, unknown_percent, learned } = little;
     let cause = format!("{unknown_percent} % of the code of {} is in no known function", path.display());
     match learned {
-        0 => (
+        None => (
             format!("{cause}: what ran there is not recorded"),
-            "record with --blocks, which learns functions that calls through pointers enter, or record a build with symbols or \
-             unwind tables",
+            "record with --blocks, which learns functions of programs for x86-64, or record a build with symbols or unwind tables",
         ),
-        _ => (
+        Some(learned) => (
             format!(
-                "{cause}: of what ran there, {} that control was seen to enter are recorded",
+                "{cause}; {} were learned there as they ran, and the rest is not recorded",
                 counted(*learned as u64, "function")
             ),
             "to record all of it, take a build with symbols or unwind tables; reorder inspect says what is known",

@@ -63,7 +63,7 @@ pub(super) fn sketch(code: &[u8], range: &Range<Address>) -> Result<Sketch, Uncl
             Operation::Call(target) => {
                 pass.refer(index, *target, BRANCH_FIELD, false)?;
                 if !range.contains(target) {
-                    pass.sketch.called.push(*target);
+                    pass.sketch.called.push((offset, *target));
                 }
             }
             Operation::Adr(_, target) => pass.refer(index, *target, ADDRESS_FIELD, true)?,
@@ -118,7 +118,7 @@ impl Pass<'_> {
         } else {
             self.masked[index] &= !field;
             self.sketch.leaving.push(target);
-            self.sketch.called.push(target);
+            self.sketch.called.push(((index * 4) as u32, target));
         }
     }
 

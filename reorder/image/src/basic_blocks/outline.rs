@@ -18,6 +18,8 @@ pub struct Outline {
     pub leaving: Vec<Address>,
     /// Where its calls and jumps lead outside of it, in the order of its instructions.
     pub called: Vec<Address>,
+    /// Where these instructions begin, parallel to `called`.
+    pub called_at: Vec<u32>,
     /// Where instructions begin that call or jump to an address in a register or in memory, ascending; of x86-64 alone.
     pub computed: Vec<u32>,
     /// Where its instructions begin, ascending.
@@ -82,8 +84,8 @@ pub(super) struct Sketch {
     pub(super) computed: Vec<u32>,
     /// Targets of jumps outside of the function.
     pub(super) leaving: Vec<Address>,
-    /// Targets of calls and jumps outside of the function, in the order of the instructions.
-    pub(super) called: Vec<Address>,
+    /// Calls and jumps that leave the function: where they begin, and their targets; in the order of the instructions.
+    pub(super) called: Vec<(u32, Address)>,
     /// What may be a jump table; empty where no jump could use one.
     pub(super) tables: Vec<Table>,
 }
@@ -137,6 +139,7 @@ impl Sketch {
             BasicBlock { start: *start, end, next }
         };
         let blocks = leaders.iter().zip(ends).map(block).collect();
-        Ok(Outline { masked, blocks, leaving, called, computed, instructions, calls, size })
+        let (called_at, called) = called.into_iter().unzip();
+        Ok(Outline { masked, blocks, leaving, called, called_at, computed, instructions, calls, size })
     }
 }

@@ -136,7 +136,8 @@ impl Pass<'_> {
         if !self.range.contains(&target) {
             let field = decoder.get_constant_offsets(instruction);
             self.mask(instruction, field.immediate_offset(), field.immediate_size());
-            self.sketch.called.push(target);
+            let offset = instruction.ip().wrapping_sub(self.range.start.0) as u32;
+            self.sketch.called.push((offset, target));
             if !is_call {
                 self.sketch.leaving.push(target);
             }

@@ -1,7 +1,7 @@
-//! Where an image gives functions to the C library, which calls them.
+//! Where an image passes functions to the C library, which calls them.
 //!
 //! No code of the image shows these calls: the library's own code makes them. But its interface says which arguments are functions,
-//! so their values are addresses of code for sure. In programs at a fixed address, which say nothing of pointers, `main` itself
+//! so where the image imports a function of such a name, these arguments are certainly addresses of code. In programs at a fixed address, which say nothing of pointers, `main` itself
 //! is such an argument.
 //! Sources: Linux Standard Base, "Interface Definitions for libc"; System V ABI for AMD64, section 3.2.3, "Parameter Passing".
 
@@ -13,14 +13,18 @@ use object::{LittleEndian, pod};
 
 use crate::elf::file::ElfFile;
 use crate::elf::functions::is_linker_stub_section;
-use crate::elf::symbol::SymbolTable;
+use crate::elf::symbol::{Symbol, SymbolTable};
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 
 /// Numbers of arguments that are functions, from 0.
 pub type Callbacks = &'static [usize];
 
-/// Functions that call what they are given.
+/// Relocations that store the address of a symbol.
+const ADDRESSES: [u32; 3] =
+    [object::elf::R_X86_64_64.0, object::elf::R_X86_64_GLOB_DAT.0, object::elf::R_X86_64_JUMP_SLOT.0];
+
+/// Functions that call what they are passed.
 const CALLERS: [(&[u8], Callbacks); 32] = [
     (b"__libc_start_main", &[0, 3, 4, 5]),
     (b"__cxa_at_quick_exit", &[0]),
@@ -80,7 +84,14 @@ impl CallbackCallers {
             let entries = pod::slice_from_all_bytes::<Rela64<LittleEndian>>(file.section_bytes(table));
             for entry in entries.unwrap_or_default() {
                 let symbol = symbols.get((entry.r_info.get(LittleEndian) >> 32) as usize);
-                let name = symbol.map_or(&[][..], |symbol| symbol.name);
+                // Of its own functions of these names nothing is known.
+                let is_imported = |symbol: &Symbol<'_>| symbol.section == object::elf::SHN_UNDEF.0;
+                let name = symbol.filter(is_imported).map_or(&[][..], |symbol| symbol.name);
+                let kind = entry.r_info.get(LittleEndian) as u32;
+                let is_address = ADDRESSES.contains(&kind) && entry.r_addend.get(LittleEndian) == 0;
+                if !is_address {
+                    continue;
+                }
                 if let Some((_, callbacks)) = CALLERS.iter().find(|(caller, _)| *caller == name) {
                     callers.slots.insert(Address(entry.r_offset.get(LittleEndian)), callbacks);
                 }

@@ -27,6 +27,8 @@ pub struct ElfFunctions<'data> {
     pub dynamic_symbols: SymbolTable<'data>,
     /// Functions that no table describes, found by following control; ascending and disjoint.
     pub found: Vec<Range<Address>>,
+    /// Where functions were looked for: places in code that known code reads or writes, ascending.
+    pub read: Vec<Address>,
 }
 
 impl<'data> ElfFunctions<'data> {
@@ -38,8 +40,8 @@ impl<'data> ElfFunctions<'data> {
         Self::collect_with(file, &[])
     }
 
-    /// Where most of the code of `file` is in no described function, these with those of the `learned` functions that fit them.
-    /// Learned are those that control was seen to enter.
+    /// Adds those of the `learned` functions, which a recorded run was seen to enter, that fit; changes nothing where most of the
+    /// code of `file` is described.
     ///
     /// # Errors
     /// Malformed unwind entries or symbol tables.
@@ -87,14 +89,15 @@ impl<'data> ElfFunctions<'data> {
             }
         }
         let found = found_functions::find(file, &functions, &dynamic_symbols, learned)?;
-        functions.extend(found.iter().map(|range| Function {
+        functions.extend(found.functions.iter().map(|range| Function {
             start: range.start,
             end: range.end,
             has_unwind_entry: false,
         }));
         let table = FunctionTable::new(functions, names, local_names(&symbols));
         let table = table.with_code(LoadedBytes::new(file), file.bytes);
-        Ok(Self { table, frame_entries, symbols, dynamic_symbols, found })
+        let found_functions::Found { functions: found, read } = found;
+        Ok(Self { table, frame_entries, symbols, dynamic_symbols, found, read })
     }
 }
 

@@ -109,8 +109,8 @@ pub fn with_clones(
 }
 
 /// Copies parts of functions in the order that `lay_out` gives to the candidates, by number, then proves the result. Copied
-/// are the instructions that begin in one of `ran`, which ascend and do not overlap; of functions that the image does not describe,
-/// those in one of `found`. `narrowed` is given the bytes of this first image, before
+/// are the instructions that begin in one of `ran`, which ascend and do not overlap. `found` are functions to take into account beyond those that
+/// the image describes. `narrowed` is given the bytes of this first image, before
 /// it is proven; if it returns ranges, those are copied in place of `ran`.
 ///
 /// # Errors
@@ -165,7 +165,7 @@ struct Image<'file> {
 impl<'file> Image<'file> {
     /// `found` are functions that the image does not describe; they do not move.
     fn analyse(file: &'file ElfFile<'file>, found: &[Range<Address>]) -> Result<Self> {
-        let functions = ElfFunctions::collect(file)?.with_learned(file, found.iter().cloned())?;
+        let functions = ElfFunctions::collect_with(file, found)?;
         let analysis = Analysis::with_coverage(file, &functions, Coverage::Any)?;
         Ok(Self { file, functions, analysis })
     }

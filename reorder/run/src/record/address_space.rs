@@ -29,7 +29,7 @@ pub(super) struct AddressSpace {
     pub(super) planted: BTreeSet<(usize, usize)>,
     /// How often in a row watched calls and jumps led to known functions, by image and place.
     pub(super) known_targets: BTreeMap<(usize, Place), u32>,
-    disarmed: bool,
+    pub(super) disarmed: bool,
     /// Libraries to be traced that are not mapped yet; positions among the session's images.
     pub(super) missing: Vec<usize>,
     /// Shared with forked processes.

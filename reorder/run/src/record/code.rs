@@ -35,9 +35,9 @@ pub(super) struct FunctionCode {
     digest: CodeDigest,
     /// Ascending; the first is 0.
     places: Vec<u32>,
-    /// Those of calls and jumps through pointers that are to be watched, ascending.
+    /// Offsets of calls and jumps through pointers, ascending; of images of which functions can be learned.
     computed: Vec<u32>,
-    /// Those that give functions to the C library, with the numbers of these arguments, ascending.
+    /// Offsets of calls that pass functions to the C library, with the positions of these arguments, ascending; of such images.
     callbacks: Vec<(u32, Callbacks)>,
 }
 
@@ -47,9 +47,14 @@ impl FunctionCode {
         &self.places
     }
 
-    /// Where its calls and jumps lead outside of it.
-    pub(super) fn called(&self) -> &[Address] {
-        &self.outline.called
+    /// Where the calls and jumps lead outside of it that are in the block at `offset`, up to the next place.
+    pub(super) fn called_by(&self, offset: u32) -> impl Iterator<Item = Address> + '_ {
+        let Outline { called, called_at, .. } = &self.outline;
+        let next = self.places.get(self.places.partition_point(|place| *place <= offset));
+        let end = next.copied().unwrap_or(u32::MAX);
+        let from = called_at.partition_point(|at| *at < offset);
+        let to = called_at.partition_point(|at| *at < end);
+        called.get(from..to).unwrap_or_default().iter().copied()
     }
 
     /// Whether a call or jump that is to be watched begins at `offset`.
@@ -57,7 +62,7 @@ impl FunctionCode {
         self.computed.binary_search(&offset).is_ok() || !self.callbacks_at(offset).is_empty()
     }
 
-    /// The numbers of arguments with which the call at `offset` gives functions to the C library.
+    /// The positions of the arguments with which the call at `offset` passes functions to the C library.
     pub(super) fn callbacks_at(&self, offset: u32) -> Callbacks {
         let found = self.callbacks.binary_search_by_key(&offset, |(offset, _)| *offset);
         found.map_or(&[], |position| self.callbacks[position].1)
@@ -68,8 +73,8 @@ impl FunctionCode {
         &self.outline.leaving
     }
 
-    /// The place that control is sure to reach next from `offset`, another place, unless it is interrupted; none if control is
-    /// to stop there.
+    /// The place that control is sure to reach next from `offset`, another place, unless it is interrupted; none if that place
+    /// is watched: the task must stop at it.
     pub(super) fn sure_next(&self, offset: u32) -> Option<u32> {
         let block = self.outline.block_around(offset)?;
         let next = self.places.get(self.places.partition_point(|place| *place <= offset));
@@ -110,7 +115,7 @@ impl TracedImage {
     }
 
     fn read_function(&self, start: usize) -> Option<FunctionCode> {
-        let function = self.starts.get(start).filter(|function| function.is_apart)?;
+        let function = Some(&self.starts[start]).filter(|function| function.is_apart)?;
         let range = function.address..function.address.plus(function.size);
         let outline = outline(&self.loaded, self.file(), range).ok()?;
         let fits = |place: &u32| self.can_break(start, *place, &outline);

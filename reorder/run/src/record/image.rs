@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use super::code::CodeOfFunctions;
 use super::known_code::unknown_percent;
-use super::learn::UnknownCode;
 use super::starts::FunctionStarts;
+use super::unknown_code::UnknownCode;
 use crate::processor;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};

@@ -11,10 +11,10 @@ use reorder_image::functions::{FunctionTable, MIN_UNKNOWN_BYTES};
 pub struct LittleKnown {
     /// Where it was read from.
     pub path: PathBuf,
-    /// The share of its code that is in no known function, in percent; before anything was learned.
+    /// The share of its code that is in no known function, in percent, not counting learned functions.
     pub unknown_percent: u64,
-    /// Functions that were learned because control was seen to enter them.
-    pub learned: usize,
+    /// Functions that were learned because control was seen to enter them; `None` where none can be.
+    pub learned: Option<usize>,
 }
 
 /// From this share on most of what runs may be missing.

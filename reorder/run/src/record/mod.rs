@@ -34,6 +34,7 @@ mod statistics;
 mod system_calls;
 mod tasks;
 mod trap;
+mod unknown_code;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -184,7 +185,11 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
         .map(|(_, image)| LittleKnown {
             path: image.path().to_path_buf(),
             unknown_percent: image.unknown_percent,
-            learned: image.starts.learned().count(),
+            learned: image
+                .unknown
+                .as_ref()
+                .map(|_| image.starts.learned().count())
+                .filter(|_| request.blocks),
         })
         .collect();
     let traces = traces.into_iter().map(|(_, recorded)| recorded).collect();

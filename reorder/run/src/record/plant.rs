@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::address_space::{AddressSpace, Hit};
-use super::arm::{ArmedRange, is_unmapped, restore};
+use super::arm::{ArmedRange, holds_code, is_unmapped, restore};
 use super::code::Place;
 use super::image::TracedImage;
 use super::memory::ProcessMemory;
@@ -46,7 +46,6 @@ impl AddressSpace {
             passed.push(next);
         }
         if is_new {
-            self.learn_called(&mut images[index], index, place.start)?;
             self.plant_blocks(&mut images[index], index, place.start)?;
         } else {
             for passed in &passed {
@@ -54,6 +53,9 @@ impl AddressSpace {
                 let address = address.wrapping_add(distance);
                 self.disarm(images, Hit { address, image: index, place: *passed })?;
             }
+        }
+        for place in std::iter::once(&place).chain(&passed) {
+            self.learn_called(&mut images[index], index, *place)?;
         }
         Ok(Some(passed.len() as u64))
     }
@@ -90,6 +92,10 @@ impl AddressSpace {
         offsets: &[u32],
     ) -> io::Result<Planted> {
         let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else { return Ok(Planted::Yes) };
+        // The process goes on untraced, and a breakpoint would kill it.
+        if self.disarmed {
+            return Ok(Planted::OtherCode);
+        }
         let at = |offset: u32| image.starts[start].address.plus(u64::from(offset));
         let range = at(*first)..at(*last).plus(BREAKPOINT.len() as u64);
         let holds = |armed: &&ArmedRange| {
@@ -97,6 +103,10 @@ impl AddressSpace {
             armed.image == index && held.start <= range.start && range.end <= held.end
         };
         let Some(armed) = self.armed.iter().find(holds) else { return Ok(Planted::OtherCode) };
+        // A byte or two do not identify the code.
+        if !holds_code(&self.memory, image, armed, range.start) {
+            return Ok(Planted::OtherCode);
+        }
         let expected = image.code(armed.segment, &range);
         let mut found = vec![0; expected.len()];
         match self.memory.read(armed.place(range.start), &mut found) {

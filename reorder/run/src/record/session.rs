@@ -55,7 +55,7 @@ pub(super) struct Session<'images> {
     /// What outlives it is killed instead.
     pub(super) ends_descendants: bool,
     pub(super) input_reads: InputReads,
-    /// Tasks that execute a single instruction, at these hits.
+    /// Tasks that are executing one watched instruction, and where they hit it.
     pub(super) steps: BTreeMap<Pid, Hit>,
 }
 
@@ -142,9 +142,9 @@ impl<'images> Session<'images> {
     }
 
     fn serve(&mut self, task: Pid, stop: Stop) -> Served {
-        if stop != Stop::Signal(libc::SIGTRAP) {
-            // The step is over before it began.
-            self.steps.remove(&task);
+        // Other stops may be reported between a step and the signal that ends it.
+        if matches!(stop, Stop::Signal(signal) if signal != libc::SIGTRAP) {
+            self.interrupt_step(task)?;
         }
         match stop {
             Stop::Signal(libc::SIGTRAP) if self.stepped(task)? => self.resume(task, 0),

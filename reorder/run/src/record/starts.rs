@@ -1,4 +1,4 @@
-//! Where the functions of an image begin: those that it describes, and those that are learned while it runs.
+//! Where the functions of an image begin: those that are known before the run, and those that are learned in it.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -26,10 +26,10 @@ pub(super) struct FunctionStart {
 /// The starts of an image, each address once. A start keeps its number.
 #[derive(Debug)]
 pub(super) struct FunctionStarts {
-    /// Those that the image describes, ascending; then the learned ones.
+    /// Those known before the run, ascending; then the learned ones.
     all: Vec<FunctionStart>,
-    /// How many the image describes.
-    described: usize,
+    /// How many were known before the run.
+    initial: usize,
     /// Numbers of the learned ones.
     learned: BTreeMap<Address, usize>,
 }
@@ -38,39 +38,39 @@ impl FunctionStarts {
     /// Those of `functions`, in `file`.
     pub(super) fn of(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> Self {
         let all = described(file, functions);
-        Self { described: all.len(), all, learned: BTreeMap::new() }
+        Self { initial: all.len(), all, learned: BTreeMap::new() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The start with that number.
-    pub(super) fn get(&self, number: usize) -> Option<&FunctionStart> {
-        self.all.get(number)
+    /// The number of the learned start at `address`.
+    pub(super) fn learned_at(&self, address: Address) -> Option<usize> {
+        self.learned.get(&address).copied()
     }
 
     /// The number of the last start up to `address`, that one included.
     pub(super) fn last_until(&self, address: Address) -> Option<usize> {
-        let described = self.described_before(|start| start <= address).checked_sub(1);
+        let initial = self.initial_before(|start| start <= address).checked_sub(1);
         let learned = self.learned.range(..=address).next_back().map(|(_, number)| *number);
-        described.into_iter().chain(learned).max_by_key(|number| self.all[*number].address)
+        initial.into_iter().chain(learned).max_by_key(|number| self.all[*number].address)
     }
 
     /// The numbers of all starts from `address` on, by address.
     pub(super) fn from(&self, address: Address) -> impl Iterator<Item = usize> + '_ {
-        let mut described = (self.described_before(|start| start < address)..self.described).peekable();
+        let mut initial = (self.initial_before(|start| start < address)..self.initial).peekable();
         let mut learned = self.learned.range(address..).peekable();
         iter::from_fn(move || {
-            let is_learned = match (described.peek(), learned.peek()) {
-                (Some(described), Some((address, _))) => **address < self.all[*described].address,
-                (described, _) => described.is_none(),
+            let is_learned = match (initial.peek(), learned.peek()) {
+                (Some(initial), Some((address, _))) => **address < self.all[*initial].address,
+                (initial, _) => initial.is_none(),
             };
-            if is_learned { learned.next().map(|(_, number)| *number) } else { described.next() }
+            if is_learned { learned.next().map(|(_, number)| *number) } else { initial.next() }
         })
     }
 
-    /// Adds a start that the image does not describe; gives its number.
+    /// Adds a start that was not known; gives its number.
     pub(super) fn learn(&mut self, start: FunctionStart) -> usize {
         let number = self.all.len();
         self.learned.insert(start.address, number);
@@ -86,9 +86,9 @@ impl FunctionStarts {
             .map(|start| start.address..start.address.plus(start.size))
     }
 
-    /// How many of the described starts come before the first one that is not `early`.
-    fn described_before(&self, early: impl Fn(Address) -> bool) -> usize {
-        self.all[..self.described].partition_point(|start| early(start.address))
+    /// How many of the initial starts come before the first one that is not `early`.
+    fn initial_before(&self, early: impl Fn(Address) -> bool) -> usize {
+        self.all[..self.initial].partition_point(|start| early(start.address))
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn learned_starts_stand_in_their_place_and_keep_their_numbers() {
         let all = vec![start(0x10), start(0x20), start(0x40)];
-        let mut starts = FunctionStarts { described: all.len(), all, learned: BTreeMap::new() };
+        let mut starts = FunctionStarts { initial: all.len(), all, learned: BTreeMap::new() };
         assert_eq!((starts.learn(start(0x50)), starts.learn(start(0x30))), (3, 4));
         let from = |address| starts.from(Address(address)).collect::<Vec<_>>();
         assert_eq!(from(0), [0, 1, 4, 2, 3]);

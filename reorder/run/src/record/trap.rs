@@ -16,7 +16,7 @@ use reorder_system::arch;
 pub(super) enum Trap {
     /// Our breakpoint; a pending SIGTRAP of the program stays pending.
     Ours,
-    /// Ours, at a call or jump that the task is to execute alone.
+    /// Ours, at a watched call or jump: the task is to be resumed by one step.
     Watched(Hit),
     /// The program's.
     Own,
@@ -72,7 +72,7 @@ impl Session<'_> {
         if !self.records_blocks || self.releasing || !space.is_watched(self.images, hit) {
             return Ok(Trap::Ours);
         }
-        space.learn_given(self.images, hit, arch::arguments(&arch::registers(task)?))?;
-        Ok(Trap::Watched(hit))
+        space.learn_passed(self.images, hit, arch::arguments(&arch::registers(task)?))?;
+        Ok(if Self::may_step(task) { Trap::Watched(hit) } else { Trap::Ours })
     }
 }

@@ -38,7 +38,8 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
         true => Vec::new(),
         false => arguments.traces.learned(&path, &identity)?,
     };
-    let functions = functions.with_learned(&image, learned).map_err(|error| error.in_file(&path))?.table;
+    let functions =
+        functions.with_learned(&image, learned.clone()).map_err(|error| error.in_file(&path))?.table;
     let traces = arguments.traces.resolve(&path, &identity, &functions, &context.talk)?;
     let trace = of_this_start(&traces.traces, &request)?;
     let executed =
@@ -61,7 +62,8 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
             let pages = predicted(Some(&placement));
             let prediction = Prediction { trace, functions: &functions, pages: &pages, is_in_parts: true };
             let file = ElfFile::parse(&bytes).map_err(|error| error.in_file(&new))?;
-            let of_new = ElfFunctions::collect(&file).map_err(|error| error.in_file(&new))?.table;
+            let of_new =
+                ElfFunctions::collect_with(&file, &learned).map_err(|error| error.in_file(&new))?.table;
             compare(&request, &file, &of_new, &prediction, &real)
         }
     };

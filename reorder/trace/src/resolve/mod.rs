@@ -76,10 +76,13 @@ const MAX_FAMILY: usize = 8;
 /// `main`, are everywhere.
 const MIN_FOUND_PERCENT: u64 = 10;
 
-/// First and last address, exclusive, of all functions that `trace` knows by address and size, if it is of exactly the image called
-/// `identity`. An image that hardly describes its code may not know them.
+/// Start and end of each function in `trace` that has an address and a size; none unless the trace is of exactly the image called
+/// `identity`, by its build-id, or by its path if neither has one.
 pub fn entered_functions(trace: &Trace, identity: &ImageIdentity) -> Vec<(Address, Address)> {
-    let is_same = trace.image.build_id.is_some() && trace.image.build_id == identity.build_id;
+    let is_same = match (&trace.image.build_id, &identity.build_id) {
+        (None, None) => trace.image.path.is_some() && trace.image.path == identity.path,
+        (recorded, given) => recorded == given,
+    };
     let range = |event: &Event| match (&event.location, event.size) {
         (Location::Image(start), Some(size)) => Some((*start, Address(start.0.checked_add(size)?))),
         _ => None,

@@ -1,4 +1,4 @@
-//! Which functions that control was seen to enter fit what else is known.
+//! Chooses those learned functions that fit everything else that is known about the image.
 //!
 //! They come from traces, so nothing of them is believed: each must be code as a whole, agree with all other functions about where
 //! instructions begin, and be named by the image.
@@ -23,20 +23,21 @@ impl Search<'_, '_> {
         found: &[Range<Address>],
         described: &[Range<Address>],
     ) -> Vec<Range<Address>> {
-        let mut candidates: Vec<Range<Address>> = learned
-            .iter()
-            .filter(|range| range.start < range.end && is_apart(described, range) && is_apart(found, range))
-            .filter(|range| self.code.arena_of(range.start).is_some_and(|arena| range.end <= arena.end))
-            .filter(|range| self.is_swept(range))
-            .cloned()
-            .collect();
+        let is_possible = |range: &&Range<Address>| {
+            let arena = self.code.arena_of(range.start).filter(|_| range.start < range.end);
+            let is_whole = arena.is_some_and(|arena| range.end <= arena.end);
+            is_whole && is_apart(described, range) && is_apart(found, range)
+        };
+        let mut candidates: Vec<Range<Address>> = learned.iter().filter(is_possible).cloned().collect();
         candidates.sort_unstable_by_key(|range| (range.start, range.end));
+        // Disjoint before any is read, so that a hostile list costs no more than the code has bytes.
         let mut end = Address(0);
         candidates.retain(|range| {
             let is_apart = range.start >= end;
-            end = end.max(range.end);
+            end = if is_apart { range.end } else { end };
             is_apart
         });
+        candidates.retain(|range| self.is_swept(range));
         if candidates.is_empty() {
             return candidates;
         }
@@ -47,12 +48,15 @@ impl Search<'_, '_> {
             self.instructions(range)
                 .for_each(|instruction| begins.insert(self.index(Address(instruction.ip()))));
         }
-        // The place in a range that an instruction takes for something else than the start of an instruction.
+        // The place in a range that an instruction uses as data, or branches to although no instruction begins there.
         let contradicted = |instruction: &Instruction| {
-            let (Stated::Target(place) | Stated::Read(place)) = stated(instruction)? else { return None };
+            let (place, is_read) = match stated(instruction)? {
+                Stated::Target(place) => (place, false),
+                Stated::Read(place) => (place, true),
+                Stated::Address(_) => return None,
+            };
             self.code.arena_of(Address(place))?;
             let index = self.index(Address(place));
-            let is_read = matches!(stated(instruction), Some(Stated::Read(_)));
             (inside.contains(index) && (is_read || !begins.contains(index))).then_some(Address(place))
         };
         let all = candidates.iter().chain(found).flat_map(|range| self.instructions(range));

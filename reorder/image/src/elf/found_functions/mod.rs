@@ -21,7 +21,7 @@ mod sound;
 
 use std::ops::Range;
 
-use crate::elf::code::CodeSpace;
+use crate::elf::code::{CodeOffset, CodeSpace};
 use crate::elf::file::ElfFile;
 use crate::elf::symbol::SymbolTable;
 use crate::functions::{Function, MIN_UNKNOWN_BYTES, bytes_of, joined};
@@ -30,13 +30,22 @@ use reorder_base::error::Result;
 use reorder_base::processor::Processor;
 use search::Search;
 
-pub use extent::extent;
+pub use extent::{Extent, extent};
 
 /// Functions are looked for where less than this part of the code is described: one half.
 const DESCRIBED_PART: u64 = 2;
 
 /// Images whose code spans more than this many times its bytes are not searched: the search keeps bits for each spanned byte.
 const MAX_SPREAD: u64 = 16;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Functions, ascending and disjoint.
+    pub(super) functions: Vec<Range<Address>>,
+    /// Places in code that known code reads or writes, ascending.
+    pub(super) read: Vec<Address>,
+}
 
 /// Functions of `file` besides those `functions` that it describes, ascending and disjoint; none where most of the code is described.
 /// `learned` are functions that control was seen to enter.
@@ -48,12 +57,12 @@ pub(super) fn find(
     functions: &[Function],
     dynamic_symbols: &SymbolTable<'_>,
     learned: &[Range<Address>],
-) -> Result<Vec<Range<Address>>> {
+) -> Result<Found> {
     // An image whose code spans too much is refused by everything that would use these functions.
-    let Ok(code) = CodeSpace::collect(file) else { return Ok(Vec::new()) };
+    let Ok(code) = CodeSpace::collect(file) else { return Ok(Found::default()) };
     let described = joined(functions.iter().map(|function| function.start..function.end).collect());
     if file.processor != Processor::X86_64 || !is_undescribed(&code, &described) {
-        return Ok(Vec::new());
+        return Ok(Found::default());
     }
     let _phase = tracing::info_span!("follow control").entered();
     let roots = roots::roots(file, &code, functions, dynamic_symbols)?;
@@ -67,9 +76,14 @@ pub(super) fn find(
     let pointed = roots.pointed.into_iter().map(|(_, target)| target);
     let mut named: Vec<Address> = roots.starts.into_iter().chain(pointed).collect();
     named.extend(learned::named_by_words(file, &learned));
+    let without_learned = found.clone();
     found.extend(learned);
     found.sort_unstable_by_key(|range| range.start);
-    Ok(search.stated_ranges(found, &described, &named))
+    let stated = search.stated_ranges(found, &described, &named);
+    // Learned functions that name each other in a long chain cost themselves alone.
+    let stated = stated.or_else(|| search.stated_ranges(without_learned, &described, &named));
+    let read = search.read.iter().map(|offset| code.address(CodeOffset(*offset))).collect();
+    Ok(Found { functions: stated.unwrap_or_default(), read })
 }
 
 /// Whether none of the `described` ranges, which ascend and are disjoint, shares a byte with `range`.

@@ -56,49 +56,42 @@ impl<'run, 'data> Search<'run, 'data> {
     }
 
     /// Those of `ranges` whose starts are in `named`, or are stated by code of a remaining range or of a `described` function that
-    /// decodes. The others were stated only by code that was left out.
+    /// decodes. The others were stated only by code that was left out. `None` if leaving out one after the other does not end.
     pub(super) fn stated_ranges(
         &self,
         mut ranges: Vec<Range<Address>>,
         described: &[Range<Address>],
         named: &[Address],
-    ) -> Vec<Range<Address>> {
+    ) -> Option<Vec<Range<Address>>> {
         let mut known = FixedBitSet::with_capacity(self.code.span());
         named.iter().for_each(|address| known.insert(self.index(*address)));
-        let state = |known: &mut FixedBitSet, instruction: &Instruction| match stated(instruction) {
-            Some(Stated::Target(address) | Stated::Address(address))
-                if self.code.arena_of(Address(address)).is_some() =>
-            {
-                known.insert(self.index(Address(address)));
-            }
-            _ => {}
+        let is_code = |address: &u64| self.code.arena_of(Address(*address)).is_some();
+        // No function vouches for itself.
+        let state = |known: &mut FixedBitSet, instruction: &Instruction, own: &Range<Address>| {
+            let address = match stated(instruction) {
+                Some(Stated::Target(address) | Stated::Address(address)) => Some(address),
+                _ => number(instruction).filter(|_| self.code.is_fixed_address),
+            };
+            let address = address.filter(is_code).map(Address).filter(|address| !own.contains(address));
+            known.extend(address.map(|address| self.index(address)));
         };
-        let state = |known: &mut FixedBitSet, instruction: &Instruction| {
-            state(known, instruction);
-            let number = number(instruction).filter(|number| {
-                self.code.is_fixed_address && self.code.arena_of(Address(*number)).is_some()
-            });
-            known.extend(number.map(|number| self.index(Address(number))));
-        };
-        self.described_instructions(described).for_each(|instruction| state(&mut known, &instruction));
+        let nothing = Address(0)..Address(0);
+        self.described_instructions(described)
+            .for_each(|instruction| state(&mut known, &instruction, &nothing));
         for _ in 0..MAX_ROUNDS {
             let mut named = known.clone();
             for range in &ranges {
                 for instruction in self.instructions(range) {
-                    // No function vouches for itself by its own loops.
-                    let is_own = matches!(stated(&instruction), Some(Stated::Target(target)) if range.contains(&Address(target)));
-                    if !is_own {
-                        state(&mut named, &instruction);
-                    }
+                    state(&mut named, &instruction, range);
                 }
             }
             let before = ranges.len();
             ranges.retain(|range| named.contains(self.index(range.start)));
             if ranges.len() == before {
-                return ranges;
+                return Some(ranges);
             }
         }
-        Vec::new()
+        None
     }
 
     /// From each start to the end of the last instruction that is reached before the next one.

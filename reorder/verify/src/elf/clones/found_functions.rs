@@ -2,8 +2,8 @@
 //!
 //! The writer follows control from one instruction to the next. Here the claimed ranges are read from their first byte to their
 //! last instead, all of them, and must fit together: they decode to the last byte; each branch that leads into one of them leads
-//! to an instruction; none of their bytes is read as data; and the loader, an instruction of a claimed or described function, or at a
-//! fixed address a number in them or in data names each start. Data that happens to decode might pass. So pointers lead to the copy of a range only if it is *evident*: the
+//! to an instruction; none of their bytes is read as data; and each start is named by the loader, by an instruction of another claimed
+//! or described function, or, in an image at a fixed address, by a number in that code or in data. Data that happens to decode might pass. So pointers lead to the copy of a range only if it is *evident*: the
 //! entry point, a constructor or destructor array, a dynamic symbol or a branch names its start; or one of its own branches leads
 //! to a function or to a stub of the linker, and none leads out of the code; or a pointer to it lies near a pointer to an evident
 //! or described function.
@@ -36,11 +36,11 @@ struct Swept {
     outer_targets: Vec<u64>,
     /// Where they do so outside of the range with four bytes of distance: one byte fits by chance.
     far_targets: Vec<u64>,
-    /// Addresses that they keep.
+    /// Addresses outside of the range that they keep.
     kept: Vec<u64>,
     /// Places that they read or write.
     read: Vec<u64>,
-    /// Numbers that they hold which may be addresses of code, because the image is at a fixed address.
+    /// Numbers that they hold, not in the range, which may be addresses of code, because the image is at a fixed address.
     numbers: Vec<u64>,
 }
 
@@ -155,10 +155,13 @@ fn evident(
 /// Bytes of the shortest branch with four bytes of distance.
 const FAR: usize = 5;
 
-/// All instructions of `bytes`; `None` where they do not end with one. Those of `numbers` may be addresses of code.
+/// All instructions of `bytes`; `None` where they do not end with one. `numbers` is the range of values that may be addresses of
+/// code.
 fn sweep(bytes: &[u8], start: Address, numbers: &Range<u64>) -> Option<Swept> {
     let mut swept = Swept::default();
     let end = start.0.saturating_add(bytes.len() as u64);
+    // No function vouches for itself.
+    let is_other = |address: &u64| !(start.0..end).contains(address);
     for instruction in Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE) {
         if instruction.is_invalid() {
             return None;
@@ -167,17 +170,19 @@ fn sweep(bytes: &[u8], start: Address, numbers: &Range<u64>) -> Option<Swept> {
         if instruction.op0_kind() == OpKind::NearBranch64 {
             let target = instruction.near_branch_target();
             swept.targets.push(target);
-            if !(start.0..end).contains(&target) {
+            if is_other(&target) {
                 swept.outer_targets.push(target);
                 swept.far_targets.extend((instruction.len() >= FAR).then_some(target));
             }
         } else if instruction.is_ip_rel_memory_operand() {
-            let places =
-                if instruction.mnemonic() == Mnemonic::Lea { &mut swept.kept } else { &mut swept.read };
-            places.push(instruction.ip_rel_memory_address());
+            let place = instruction.ip_rel_memory_address();
+            match instruction.mnemonic() {
+                Mnemonic::Lea => swept.kept.extend(Some(place).filter(is_other)),
+                _ => swept.read.push(place),
+            }
         }
         let held = (0..instruction.op_count()).filter_map(|operand| instruction.try_immediate(operand).ok());
-        swept.numbers.extend(held.filter(|number| numbers.contains(number)));
+        swept.numbers.extend(held.filter(|number| numbers.contains(number) && is_other(number)));
     }
     Some(swept)
 }
@@ -274,6 +279,7 @@ fn named(image: &ElfView<'_>, (found, described): (&[Swept], &[Swept])) -> Vec<u
     named.extend(symbols(image, SHT_DYNSYM).map(|symbol| symbol.value));
     if image.header.e_type == ET_EXEC {
         let data = image.sections.iter().filter(|section| section.is_loaded() && !section.is_code());
+        // Most words are no addresses of code, and are not kept.
         let words = data.flat_map(aligned_words).map(|(_, value)| value);
         named.extend(words.filter(|address| image.code_at(*address, *address).is_some()));
     }
