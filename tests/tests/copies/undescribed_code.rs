@@ -50,6 +50,54 @@ int main(int count, char **words) {
 }
 "#;
 
+/// Threads, a forked process, a timer and SIGTRAP, all while functions are called through pointers.
+const BUSY_MAIN: &str = r#"
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern unsigned sum_of_constants(unsigned), first_of_list(void);
+static volatile sig_atomic_t ticks, traps;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int started;
+static void tick(int signal) { (void)signal; ticks++; }
+static void trapped(int signal) { (void)signal; traps++; table[TABLE - 1](3); }
+static void start(void) { started = mix(5); }
+static long through_table(int from) {
+  long value = from;
+  for (int round = 0; round < 20; round++)
+    for (int i = 0; i < TABLE; i++) value = value * 31 + table[(i * 7 + from) % TABLE](i);
+  return value;
+}
+static void *work(void *number) { pthread_once(&once, start); return (void *)through_table((int)(long)number); }
+int main(void) {
+  signal(SIGPROF, tick);
+  signal(SIGTRAP, trapped);
+  struct itimerval often = {{0, 500}, {0, 500}};
+  setitimer(ITIMER_PROF, &often, NULL);
+  pthread_t threads[4];
+  for (long i = 0; i < 4; i++) pthread_create(&threads[i], NULL, work, (void *)(i + 1));
+  raise(SIGTRAP);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTRAP);
+  sigprocmask(SIG_BLOCK, &set, NULL);
+  long value = through_table(9);
+  sigprocmask(SIG_UNBLOCK, &set, NULL);
+  for (int i = 0; i < 4; i++) { void *result; pthread_join(threads[i], &result); value ^= (long)result; }
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) { printf("child %ld\n", through_table(11)); fflush(stdout); _exit(0); }
+  int status;
+  waitpid(child, &status, 0);
+  raise(SIGTRAP);
+  printf("%ld %d %d %d %u %u\n", value, started, (int)traps, status, sum_of_constants(3), first_of_list());
+  return 0;
+}
+"#;
+
 /// Constants in code, which one function reads and another names: they are no functions, and a breakpoint there would change them.
 const ASSEMBLY: &str = r#"
     .text
@@ -76,6 +124,10 @@ list:
 
 /// A program with more code than the C runtime has: functions are looked for only in such.
 fn built(compiler: &str, flags: &str) -> (TempDir, PathBuf) {
+    built_with(MAIN, compiler, flags)
+}
+
+fn built_with(main: &str, compiler: &str, flags: &str) -> (TempDir, PathBuf) {
     const FUNCTIONS: usize = 200;
     let mut source = String::from(
         "__attribute__((noinline)) static int mix(int x) { return x * 31 ^ x >> 3; }\nstatic int f0(int x) { return x + 1; }\n",
@@ -94,7 +146,7 @@ fn built(compiler: &str, flags: &str) -> (TempDir, PathBuf) {
     (0..FUNCTIONS / 2).for_each(|number| writeln!(source, "f{},", 2 * number + 1).unwrap());
     source.push_str("};\n");
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("program.c"), source + MAIN).unwrap();
+    fs::write(directory.path().join("program.c"), source + main).unwrap();
     fs::write(directory.path().join("constants.s"), ASSEMBLY).unwrap();
     let silent = "-fno-asynchronous-unwind-tables -fno-unwind-tables -fno-stack-protector";
     let build = format!(
@@ -189,6 +241,25 @@ fn functions_that_calls_through_pointers_enter_are_learned() {
     assert!(of_image(&report) < learned / 2, "{report}");
     let after = run(&mut Command::new(&output));
     assert_eq!((after.ending, after.stdout_text()), (before.ending, before.stdout_text()));
+}
+
+/// Steps over calls meet signals, other threads and other processes; `--keep-sigtrap` also keeps what the program does with SIGTRAP.
+#[test]
+fn learning_disturbs_no_signal_thread_or_process() {
+    let (directory, program) = built_with(BUSY_MAIN, "gcc", "-no-pie -fno-pie -pthread");
+    let before = original(&program);
+    for run_number in 0..6 {
+        let traces = directory.path().join(format!("traces{run_number}"));
+        let mut command = reorder();
+        command.args(["record", "--blocks", "--keep-sigtrap", "-o"]).arg(&traces).arg("--").arg(&program);
+        let recorded = run(&mut command);
+        assert_eq!(
+            (recorded.ending, recorded.stdout_text()),
+            (before.ending, before.stdout_text()),
+            "{recorded}"
+        );
+        assert!(recorded.stderr_text().contains("were learned there"), "{recorded}");
+    }
 }
 
 /// A trace whose functions begin one byte later and are one byte shorter.

@@ -132,11 +132,10 @@ impl AddressSpace {
 }
 
 impl Session<'_> {
-    /// Whether `task`, which has hit a watched instruction, may execute it alone: the signal that ends the step would take away what
-    /// the program does with SIGTRAP.
+    /// Whether `task`, which has hit a watched instruction, may execute it alone. The signal that ends the step would take SIGTRAP's
+    /// action away where it is blocked or ignored; a handler stays.
     pub(super) fn may_step(task: Pid) -> bool {
-        SignalStatus::of(task)
-            .is_some_and(|status| !status.is_blocked && !status.is_ignored && !status.is_caught)
+        SignalStatus::of(task).is_some_and(|status| !status.is_blocked && !status.is_ignored)
     }
 
     /// Whether this SIGTRAP ends the step over a watched instruction; what it led to is learned.

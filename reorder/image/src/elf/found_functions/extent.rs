@@ -56,8 +56,8 @@ pub fn extent(code: &[u8], start: Address, budget: &mut usize) -> Option<Extent>
     (last > start.0).then(|| Extent { range: start..Address(last), read })
 }
 
-/// The instructions that direct branches lead to from the start of `range`, with their lengths. Filler after a call is not
-/// reached: the call does not return.
+/// The instructions that direct branches lead to from the start of `range`, with their lengths. Filler after a call counts as
+/// reached, because loops are aligned, unless it is a trap.
 fn reached(code: &[u8], range: Range<u64>, budget: &mut usize) -> Option<BTreeMap<u64, usize>> {
     let (mut reached, mut waiting) = (BTreeMap::new(), vec![range.start]);
     let mut instruction = Instruction::default();
@@ -72,7 +72,7 @@ fn reached(code: &[u8], range: Range<u64>, budget: &mut usize) -> Option<BTreeMa
             if instruction.is_invalid() || reached.len() == MAX_INSTRUCTIONS {
                 return None;
             }
-            if follows_call && is_filler(&instruction) {
+            if follows_call && instruction.mnemonic() == Mnemonic::Int3 {
                 break;
             }
             if reached.insert(place, instruction.len()).is_some() {
@@ -117,7 +117,8 @@ mod tests {
         assert_eq!(size(&[0xc3, 0x90, 0x90, 0x55]), Some(1), "filler after it belongs to none");
         // A jump back into it, and a call that is no way to go on in it.
         assert_eq!(size(&[0x90, 0xe8, 4, 0, 0, 0, 0xeb, 0xf8, 0x90, 0x90, 0x55]), Some(8));
-        assert_eq!(size(&[0xe8, 4, 0, 0, 0, 0x90, 0x90, 0x55, 0xc3]), Some(5), "the call does not return");
+        assert_eq!(size(&[0xe8, 4, 0, 0, 0, 0xcc, 0x90, 0x55, 0xc3]), Some(5), "the call does not return");
+        assert_eq!(size(&[0xe8, 4, 0, 0, 0, 0x90, 0x90, 0x55, 0xc3]), Some(9), "an aligned loop");
     }
 
     #[test]
