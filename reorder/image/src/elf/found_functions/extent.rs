@@ -53,7 +53,7 @@ pub fn extent(code: &[u8], start: Address, budget: &mut usize) -> Option<Extent>
             return None;
         }
     }
-    (last > start.0).then(|| Extent { range: start..Address(last), read })
+    (last > start.0).then_some(Extent { range: start..Address(last), read })
 }
 
 /// The instructions that direct branches lead to from the start of `range`, with their lengths. Filler after a call counts as
