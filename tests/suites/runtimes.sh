@@ -21,13 +21,16 @@ run_conformance() {
     > "$results" 2> "$results.log" || { cat "$results.log" >&2; return 1; }
 }
 
-build_node() { command -v npm > /dev/null || need npm; "$top/scripts/bulk/released" node "$work/node/package"; }
+# npm comes with some distributions of Node.js, too.
+need_npm() { command -v npm > /dev/null || need npm; }
+
+build_node() { need_npm; "$top/scripts/bulk/released" node "$work/node/package"; }
 run_node() { run_conformance "$1" "$image" -- "${@:2}"; }
 
-build_deno() { command -v npm > /dev/null || need npm; "$top/scripts/bulk/released" deno "$work/deno/package"; }
+build_deno() { need_npm; "$top/scripts/bulk/released" deno "$work/deno/package"; }
 run_deno() { run_conformance "$1" "$image" run --allow-all --no-lock -- "${@:2}"; }
 
-build_bun() { command -v npm > /dev/null || need npm; "$top/scripts/bulk/released" bun "$work/bun/package"; }
+build_bun() { need_npm; "$top/scripts/bulk/released" bun "$work/bun/package"; }
 run_bun() { run_conformance "$1" "$image" run -- "${@:2}"; }
 
 build_chromium() {

@@ -94,11 +94,7 @@ fn apply_whole(
 ) -> Result<AppliedFile> {
     let functions = ElfFunctions::collect(file)?;
     let identity = ImageIdentity::of(path, file.build_id());
-    let learned = match functions.found.is_empty() {
-        true => Vec::new(),
-        false => request.arrangement.learned(path, &identity)?,
-    };
-    let functions = functions.with_learned(file, learned)?;
+    let functions = request.arrangement.with_learned(functions, (path, file))?;
     if request.layout != LayoutKind::Functions && request.arrangement.has_order() {
         return Err(Error::usage("an order of functions does not say which blocks run")
             .with_hint("leave out --layout, or give traces in place of the order"));

@@ -1,6 +1,5 @@
 //! The flags that say where functions are to go.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,8 +7,9 @@ use clap::Args;
 use crate::cli::previous::PreviousArguments;
 use crate::cli::talk::Talk;
 use crate::cli::traces_input::{CompanionFiles, TracesInput};
-use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_layout::arguments::LayoutArguments;
 use reorder_layout::order_file;
@@ -117,12 +117,16 @@ impl ArrangementArguments {
         self.traces.resolve(path, identity, functions, talk)
     }
 
-    /// See [`TracesInput::learned`].
+    /// See [`TracesInput::with_learned`].
     ///
     /// # Errors
-    /// Unreadable files.
-    pub fn learned(&self, path: &Path, identity: &ImageIdentity) -> Result<Vec<Range<Address>>> {
-        self.traces.learned(path, identity)
+    /// Unreadable files, malformed tables.
+    pub fn with_learned<'data>(
+        &self,
+        functions: ElfFunctions<'data>,
+        image: (&Path, &ElfFile<'data>),
+    ) -> Result<ElfFunctions<'data>> {
+        self.traces.with_learned(functions, image)
     }
 
     /// Reads the files that the flags name; `lay_out` computes an order if they request one, for the memory model

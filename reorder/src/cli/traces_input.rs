@@ -10,6 +10,8 @@ use crate::cli::talk::Talk;
 use crate::hints;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionTable;
 use reorder_trace::entered_functions;
 use reorder_trace::{Companions, ImageIdentity, Note, ResolvedTraces, Resolver, Trace, TraceFiles};
@@ -83,6 +85,22 @@ impl TracesInput {
             ("a list of traces", self.paths.iter().filter_map(listed).collect()),
             ("a companion of the traces", self.companions.files().to_vec()),
         ])
+    }
+
+    /// The `functions` of `file`, the image at `path`, with those that the traces know where it describes few.
+    ///
+    /// # Errors
+    /// Unreadable traces, malformed tables.
+    pub(crate) fn with_learned<'data>(
+        &self,
+        functions: ElfFunctions<'data>,
+        (path, file): (&Path, &ElfFile<'data>),
+    ) -> Result<ElfFunctions<'data>> {
+        if functions.found.is_empty() {
+            return Ok(functions);
+        }
+        let learned = self.learned(path, &ImageIdentity::of(path, file.build_id()))?;
+        functions.with_learned(file, learned)
     }
 
     /// The functions that traces of exactly the image called `identity`, at `path`, know by address and size, ascending.

@@ -33,14 +33,13 @@ impl TracedImage {
         if let Some(number) = self.starts.learned_at(target) {
             return Some((number, false));
         }
-        let unknown = self.unknown.as_mut()?;
+        let unknown = self.unknown.as_ref()?;
         let code = unknown.unknown_from(target)?;
-        let mut budget = unknown.begin();
+        let mut budget = unknown.budget();
         let function = self.code_at(&code).and_then(|bytes| extent(bytes, target, &mut budget));
         // One that begins with a breakpoint could not be distinguished from ours.
         let is_free = self.instruction_at(target).is_some_and(|code| !arch::is_breakpoint(code));
-        let unknown = self.unknown.as_mut()?;
-        let range = unknown.end(target, budget, function.filter(|_| is_free))?;
+        let range = self.unknown.as_mut()?.settle(target, budget, function.filter(|_| is_free))?;
         let size = range.end.distance_from(range.start);
         Some((self.starts.learn(FunctionStart { address: target, size, is_apart: true, name: None }), true))
     }

@@ -75,13 +75,13 @@ impl UnknownCode {
     }
 
     /// Instructions that may be examined to learn a function.
-    pub(super) fn begin(&self) -> usize {
+    pub(super) fn budget(&self) -> usize {
         self.budget
     }
 
     /// After the code at `target` was examined, with what is left of the budget: the function there, if it can be learned, is
     /// known from now on.
-    pub(super) fn end(
+    pub(super) fn settle(
         &mut self,
         target: Address,
         budget: usize,

@@ -34,12 +34,10 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
     let image = ElfFile::parse(&bytes).map_err(|error| error.in_file(&path))?;
     let functions = ElfFunctions::collect(&image).map_err(|error| error.in_file(&path))?;
     let identity = ImageIdentity::of(&path, image.build_id());
-    let learned = match functions.found.is_empty() {
-        true => Vec::new(),
-        false => arguments.traces.learned(&path, &identity)?,
-    };
     let functions =
-        functions.with_learned(&image, learned.clone()).map_err(|error| error.in_file(&path))?.table;
+        arguments.traces.with_learned(functions, (&path, &image)).map_err(|error| error.in_file(&path))?;
+    let found = functions.found;
+    let functions = functions.table;
     let traces = arguments.traces.resolve(&path, &identity, &functions, &context.talk)?;
     let trace = of_this_start(&traces.traces, &request)?;
     let executed =
@@ -63,7 +61,7 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
             let prediction = Prediction { trace, functions: &functions, pages: &pages, is_in_parts: true };
             let file = ElfFile::parse(&bytes).map_err(|error| error.in_file(&new))?;
             let of_new =
-                ElfFunctions::collect_with(&file, &learned).map_err(|error| error.in_file(&new))?.table;
+                ElfFunctions::collect_with(&file, &found).map_err(|error| error.in_file(&new))?.table;
             compare(&request, &file, &of_new, &prediction, &real)
         }
     };
