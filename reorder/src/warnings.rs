@@ -12,6 +12,11 @@ pub fn text(warning: &Warning) -> String {
         Warning::FewerPlacedFirst { placed, wanted } => format!(
             "only {placed} of {wanted} functions are placed first: the unwind information has no room for more"
         ),
+        Warning::ApplicationMustComeFirst => {
+            "applications that `bun build --compile` makes of the output crash: make the \
+             application first, then copy its blocks"
+                .to_owned()
+        }
         Warning::CompactRelocationsEmptied { section } => {
             format!("{section} was emptied: relocations in the compact form need more room after a move")
         }

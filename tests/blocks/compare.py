@@ -10,11 +10,14 @@ disk of TMPDIR: how far it reads ahead decides the kernel's major faults.
 import argparse
 import json
 import math
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+
+import library
 
 LAYOUTS = ("functions", "blocks", "both")
 # What `reorder apply` is given for a layout, if that is not its name.
@@ -41,9 +44,10 @@ MODELS = {
 }
 
 
-def run(command, directory=None, statuses=(0,)):
+def run(command, directory=None, statuses=(0,), environment={}):
     """The output of a command that must succeed."""
-    result = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=directory, stdin=subprocess.DEVNULL)
+    streams = {"capture_output": True, "text": True, "errors": "replace", "stdin": subprocess.DEVNULL}
+    result = subprocess.run(command, cwd=directory, env={**os.environ, **environment}, **streams)
     if result.returncode not in statuses:
         sys.exit(f"{' '.join(map(str, command))}: {result.stderr.strip()}")
     return result.stdout
@@ -52,22 +56,38 @@ def run(command, directory=None, statuses=(0,)):
 class Program:
     """One program, its recordings and its layouts."""
 
-    def __init__(self, reorder, layouts, path, invocations, directory, work, is_simulated):
+    def __init__(self, reorder, layouts, paths, invocations, directory, work, is_simulated):
         self.layouts = layouts
-        self.reorder, self.path, self.invocations = reorder, path, invocations
+        # The program, and the image whose layouts are compared: itself, or a library that it loads.
+        self.program, self.path = paths
+        self.reorder, self.invocations = reorder, invocations
         self.directory, self.work, self.is_simulated = directory, work, is_simulated
         self.read_ahead = None
         for kind in SETS:
             for number, words in self.of(kind):
                 trace = self.trace(kind, number)
-                # Some invocations end with another status than 0, which `record` passes on.
-                run([reorder, "record", "-q", "--blocks", "-o", trace, "--", path, *words], directory, range(256))
+                self.record(trace, words)
                 if not trace.is_dir():
-                    sys.exit(f"{path.name} {' '.join(words)}: nothing was recorded")
-        self.images = {layout: path.with_name(layout) for layout in layouts}
+                    sys.exit(f"{self.program.name} {' '.join(words)}: nothing was recorded")
+        self.images = {layout: self.path_of(layout) for layout in layouts}
         for layout, image in self.images.items():
-            recorded = work / "recorded"
-            run([reorder, "apply", path, "-t", recorded, "--layout", *WORDS.get(layout, (layout,)), "-o", image], directory)
+            command = [reorder, "apply", self.path, "-t", work / "recorded", "--layout", *WORDS.get(layout, (layout,)), "-o", image]
+            image.parent.mkdir(exist_ok=True)
+            run(command, directory)
+
+    @property
+    def is_library(self):
+        return self.program != self.path
+
+    def record(self, trace, words):
+        command = [self.reorder, "record", "-q", "--blocks", "-o", trace, *(["--image", self.path] if self.is_library else [])]
+        environment = {"LD_LIBRARY_PATH": str(self.path.parent)} if self.is_library else {}
+        # Some invocations end with another status than 0, which `record` passes on.
+        run([*command, "--", self.program, *words], self.directory, range(256), environment)
+
+    def path_of(self, layout):
+        """Libraries keep their name, by which programs load them."""
+        return self.path.parent.parent / layout / self.path.name if self.is_library else self.path.with_name(layout)
 
     def of(self, kind):
         return enumerate(words for one, words in self.invocations if one == kind)
@@ -79,7 +99,11 @@ class Program:
         return json.loads(run([self.reorder, "--format", "json", *command], self.directory, statuses))
 
     def measured(self, layout, words):
-        """Of the original and the new program: pages touched, major faults and pages mapped."""
+        """Of the original and the new image: pages touched, major faults and pages mapped."""
+        if self.is_library:
+            self.read_ahead = int(library.read_ahead_setting(self.path).read_text()) * 1024
+            sides = (library.measured([self.program, *words], self.directory, image) for image in (self.path, self.images[layout]))
+            return [dict(zip(("pages of 4 KiB", "major faults", MAPPED), side)) for side in sides]
         report = self.json("measure", "--runs", "2", "--time-limit", "600", self.path, self.images[layout], "--", *words)
         measurement = report["measurements"][0]
         self.read_ahead = measurement["read_ahead_bytes"]
@@ -118,7 +142,7 @@ class Program:
 
     def agreements(self, layout):
         """Predicted pages and touched ones of each invocation, and the share of pages that only one side has."""
-        for kind in SETS if self.is_simulated else ():
+        for kind in SETS if self.is_simulated and not self.is_library else ():
             for number, words in self.of(kind):
                 command = ("measure", self.path, self.images[layout], "-t", self.trace(kind, number), "--agreement")
                 report = self.json(*command, "--", *words, statuses=(0, 1))
@@ -140,20 +164,23 @@ class Program:
 
 
 def read_list(path):
-    """The directory's set-up command, the folder that the program needs around it, and invocations: their kind and words.
+    """The directory's set-up command, the folder that the program needs around it, the library whose layouts are compared instead
+    of the program's, and invocations: their kind and words.
 
     `{here}` in a word stands for the directory that the set-up command filled.
     """
-    setup, folder, invocations = None, None, []
+    setup, folder, loaded, invocations = None, None, None, []
     for line in path.read_text().splitlines():
         kind, _, rest = line.partition(": ")
         if kind == "setup":
             setup = rest
         elif kind == "folder":
             folder = pathlib.Path(rest)
+        elif kind == "library":
+            loaded = pathlib.Path(rest)
         elif kind in SETS:
             invocations.append((kind, json.loads(rest)))
-    return setup, folder, invocations
+    return setup, folder, loaded, invocations
 
 
 def mean(values):
@@ -167,7 +194,7 @@ def ratio(new, old):
 
 def compared(path, arguments):
     """All figures of the program whose list is at `path`."""
-    setup, folder, invocations = read_list(path)
+    setup, folder, loaded, invocations = read_list(path)
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         directory = work / "here"
@@ -183,14 +210,20 @@ def compared(path, arguments):
         original = place / "original"
         fetched = arguments.programs / path.name if arguments.programs else original
         installed = fetched if fetched.exists() else (folder or pathlib.Path("/usr/bin")) / path.name
-        shutil.copy(installed.resolve(), original)
-        program = Program(arguments.reorder, arguments.layouts, original, invocations, directory, work, not arguments.kernel_only)
+        if loaded:
+            paths = installed, original / loaded.name
+            original.mkdir()
+            shutil.copy(loaded.resolve(), paths[1])
+        else:
+            paths = original, original
+            shutil.copy(installed.resolve(), original)
+        program = Program(arguments.reorder, arguments.layouts, paths, invocations, directory, work, not arguments.kernel_only)
         sizes = {layout: image.stat().st_size for layout, image in program.images.items()}
         return {
             "costs": {kind: program.costs(kind) for kind in SETS},
             "agreement": {layout: list(program.agreements(layout)) for layout in arguments.layouts},
             "bounds": program.bounds(),
-            "grows": (sizes["blocks"] - original.stat().st_size) / 1024,
+            "grows": (sizes["blocks"] - paths[1].stat().st_size) / 1024,
             "read_ahead": program.read_ahead,
         }
 
@@ -231,6 +264,8 @@ def print_results(layouts, results, is_simulated):
     print(f"{'program':8} {'layout':9} {'simulated':>9} {'kernel':>9} {'off':>8} {'differing, mean':>16} {'worst':>8}")
     for name, result in results.items():
         for layout, runs in result["agreement"].items():
+            if not runs:
+                continue
             predicted, touched = (sum(one[index] for one in runs) for index in (0, 1))
             shares = [one[2] for one in runs]
             off = 100 * (predicted / touched - 1)

@@ -12,6 +12,8 @@ pub enum Warning {
         /// Units that should have been.
         wanted: usize,
     },
+    /// ELF: `bun build --compile` would write an application over the copies.
+    ApplicationMustComeFirst,
     /// ELF: relocations that the linker kept in the compact form (CREL) no longer fit.
     CompactRelocationsEmptied {
         /// The name of their section.

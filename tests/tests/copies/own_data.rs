@@ -99,3 +99,22 @@ int main(int count, char **words) { puts(count > 1 ? words[1] : known); return 0
     let [difference] = &found[..] else { panic!("{found:#?}") };
     assert_eq!(difference.found, "that of a note with Own_data, which the program holds", "{difference:?}");
 }
+
+/// Bun's own program has eight zero bytes where its compiled applications have theirs.
+#[test]
+fn copies_of_bun_itself_come_with_a_warning() {
+    const PROGRAM: &str = r#"
+#include <stdio.h>
+__attribute__((section(".bun"), used)) static unsigned long application = APPLICATION;
+__attribute__((noinline)) static int triple(int x) { return 3 * x; }
+int main(int count, char **words) { printf("%d %s\n", triple(count), words[1] ? words[1] : "-"); return 0; }
+"#;
+    const WARNING: &str = "warning: applications that `bun build --compile` makes of the output crash";
+    for (application, is_warned_of) in [(0, true), (8, false)] {
+        let (_directory, old, new) =
+            build(PROGRAM, &format!("gcc -O1 -fPIE -pie -DAPPLICATION={application}"));
+        let copied = copy_all(&old, &new);
+        assert!(copied.success(), "{copied}");
+        assert_eq!(String::from_utf8_lossy(&copied.stderr).contains(WARNING), is_warned_of, "{copied}");
+    }
+}

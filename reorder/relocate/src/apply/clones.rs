@@ -202,6 +202,7 @@ impl<'file> Image<'file> {
         let Applied { map, summary, .. } = applied;
         let (map, mut summary) = (map.clone(), summary.clone());
         summary.warnings.extend(copied.lost.map(Warning::ProgramHeaderTaken));
+        summary.warnings.extend(copied.awaits_application.then_some(Warning::ApplicationMustComeFirst));
         let assumed = Some(copied.assumed).filter(|assumed| assumed.functions > 0);
         summary.warnings.extend(assumed.map(Warning::PointersAssumed));
         let left_out = copied.left_out.iter().cloned();

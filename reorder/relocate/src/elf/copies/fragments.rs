@@ -42,9 +42,10 @@ impl Fragment {
         start.plus(first)..start.plus(end)
     }
 
-    /// Bytes of the copy at most: a jump after it, and long forms of the branches that leave it.
+    /// Bytes of the copy at most: guards, a jump after it, and long forms of the branches that leave it.
     pub(super) fn size(&self, bodies: &[Body], processor: Processor) -> u32 {
         let (range, steps) = (self.original(bodies), self.of(bodies));
+        let guards = steps.iter().filter_map(|(_, step)| Some(step.guard?.size()));
         let grown = steps.iter().filter_map(|(_, step)| {
             let reference = step.reference.filter(|reference| !range.contains(&reference.target))?;
             match reference.form {
@@ -55,7 +56,7 @@ impl Fragment {
         });
         let continues = steps.last().is_some_and(|(_, step)| step.continues);
         let jump = if continues { jump_size(processor) } else { 0 };
-        range.end.distance_from(range.start) as u32 + grown.sum::<u32>() + jump
+        range.end.distance_from(range.start) as u32 + guards.chain(grown).sum::<u32>() + jump
     }
 }
 

@@ -18,6 +18,7 @@ mod fragments;
 mod inside;
 mod obstacle;
 mod placed;
+mod places;
 mod program_headers;
 mod reader;
 mod record;
@@ -34,6 +35,7 @@ mod walk;
 mod x86_64;
 mod x86_64_return;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -51,6 +53,7 @@ use assumed::Assumed;
 use bodies::{Body, Skipped};
 use fragments::Fragment;
 use placed::Copies;
+use places::Places;
 use references::Evident;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
@@ -62,6 +65,7 @@ use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::functions::FunctionIndex;
 use sections::{EXCEPTIONS, Placed, Sections, kept_relocations};
+use tables::Table;
 
 /// An image with copies.
 #[derive(Clone, Debug)]
@@ -78,6 +82,8 @@ pub struct Copied {
     pub skipped: Vec<(Address, Obstacle, Address)>,
     /// A note that can no longer be found in a running program.
     pub lost: Option<LostNote>,
+    /// A tool may still add an application to the image, over the copies.
+    pub awaits_application: bool,
     /// Names of the sections of relocations that were left out.
     pub left_out: Vec<String>,
     /// What was taken for pointers to functions with copies.
@@ -99,6 +105,8 @@ pub struct AssumedPointers {
 pub struct Candidates {
     bodies: Vec<Body>,
     fragments: Vec<Fragment>,
+    /// Jump tables that fragments read.
+    tables: Vec<Table>,
     skipped: Vec<Skipped>,
     unlisted: UnlistedPointers,
     evident: Evident,
@@ -109,7 +117,7 @@ pub struct Candidates {
 pub struct Candidate {
     /// Where it is.
     pub range: Range<Address>,
-    /// Bytes of the copy at most, without guards: which dispatches need one is known later.
+    /// Bytes of the copy at most, with the jump tables that lie after it.
     pub size: u32,
     /// What the copy is aligned to.
     pub alignment: u32,
@@ -144,9 +152,9 @@ impl Candidates {
             Wanted::Ran(ran) => ran,
         };
         let (mut bodies, mut skipped) = bodies::collect(file, table, analysis, functions, ran);
-        let tables = unwind::OldTables::read(file)?;
-        if let Some(tables) = &tables {
-            bodies.retain(|body| match tables.obstacle(body) {
+        let unwind = unwind::OldTables::read(file)?;
+        if let Some(unwind) = &unwind {
+            bodies.retain(|body| match unwind.obstacle(body) {
                 Some(obstacle) => {
                     skipped.push((body.block, obstacle, body.range.start));
                     false
@@ -159,13 +167,19 @@ impl Candidates {
             Wanted::Ran(ran) => fragments::executed(&bodies, ran, file.processor),
             Wanted::AtRandom(seed) => fragments::at_random(&bodies, seed),
         };
-        if let Some(tables) = &tables {
+        if let Some(unwind) = &unwind {
             fragments.retain(|fragment| {
-                tables.describes_whole(bodies[fragment.body].range.start, &fragment.original(&bodies))
+                unwind.describes_whole(bodies[fragment.body].range.start, &fragment.original(&bodies))
             });
         }
         let evident = Evident::of(file, table, &bodies)?;
-        Ok(Self { bodies, fragments, skipped, unlisted: options.unlisted, evident })
+        let originals = originals(&bodies, &fragments);
+        let mut tables = tables::of_bodies(file, analysis, &bodies);
+        tables.retain(|table| table.fields.keys().any(|field| is_inside(&originals, *field)));
+        let (mut tables, guards) = tables::provable(file, &table.found, tables)?;
+        tables.sort_by_key(|table| table.base);
+        let bodies = bodies::guarded(bodies, &guards);
+        Ok(Self { bodies, fragments, tables, skipped, unlisted: options.unlisted, evident })
     }
 
     /// Functions that can be copied, whole or in part.
@@ -185,12 +199,21 @@ impl Candidates {
     /// An image that the verifier cannot read.
     pub fn candidates(&self, file: &ElfFile<'_>, analysis: &Analysis<'_>) -> Result<Vec<Candidate>> {
         let (followed, _) = references::followed(file, analysis, &self.bodies, &self.evident, self.unlisted)?;
-        let candidate = |fragment: &Fragment| {
+        let places = Places::new(&self.bodies, &self.fragments);
+        let mut tables = vec![0; self.fragments.len()];
+        for table in &self.tables {
+            // The first entry may have to be aligned.
+            let size = (table.targets.len() as u64 + 1) * table.entry.size() - 1;
+            if let Some(home) = places.home_of(table) {
+                tables[home] += u32::try_from(size).unwrap_or(u32::MAX);
+            }
+        }
+        let candidate = |(fragment, tables): (&Fragment, u32)| {
             let range = fragment.original(&self.bodies);
             let alignment = placed::alignment_of(range.start, &followed, &analysis.code);
-            Candidate { range, size: fragment.size(&self.bodies, file.processor), alignment }
+            Candidate { range, size: fragment.size(&self.bodies, file.processor) + tables, alignment }
         };
-        Ok(self.fragments.iter().map(candidate).collect())
+        Ok(self.fragments.iter().zip(tables).map(candidate).collect())
     }
 }
 
@@ -208,22 +231,17 @@ pub fn copy(
 ) -> Result<Copied> {
     let slot = program_headers::slot(file)?;
     let tables = unwind::OldTables::read(file)?;
-    let Candidates { bodies, fragments, mut skipped, unlisted, evident } = candidates;
+    let Candidates { bodies, fragments, tables: jump_tables, mut skipped, unlisted, evident } = candidates;
     let mut fragments: Vec<Fragment> =
         order.into_iter().filter_map(|number| fragments.get(number).cloned()).collect();
     let (mut followed, assumed) = references::followed(file, analysis, &bodies, &evident, unlisted)?;
     let image = Image::new(file, functions, analysis, (tables.as_ref(), &assumed, &evident), debug)?;
     let originals = originals(&bodies, &fragments);
     followed.retain(|start| is_inside(&originals, *start));
-    let mut tables_of_code = tables::of_bodies(file, analysis, &bodies);
-    tables_of_code.retain(|table| table.fields.keys().any(|field| is_inside(&originals, *field)));
-    let (mut tables_of_code, guards) = tables::provable(file, &functions.found, tables_of_code)?;
-    let bodies = bodies::guarded(bodies, &guards);
-    tables_of_code.sort_by_key(|table| table.base);
     let mut rounds = 0;
     loop {
-        let made = Copies::new((&bodies, &fragments), &followed, image.address, &analysis.code);
-        let made = made.map(|copies| copies.with_tables(&tables_of_code));
+        let pieces = (bodies.as_slice(), fragments.as_slice(), jump_tables.as_slice());
+        let made = Copies::new(pieces, &followed, image.address, &analysis.code);
         let made = made.and_then(|copies| Ok((contents(&copies, analysis, &assumed)?, copies)));
         let (contents, copies) = match made {
             Ok(made) => made,
@@ -266,6 +284,7 @@ pub fn copy(
                 .map(|(block, obstacle, place)| (original(block), obstacle, place))
                 .collect(),
             lost: slot.lost.filter(|_| !fragments.is_empty()),
+            awaits_application: !fragments.is_empty() && appended::awaits_application(file),
             left_out: left_out.filter(|_| !fragments.is_empty()).collect(),
             assumed: assumed.of(&followed).summary(),
         });
@@ -414,13 +433,18 @@ impl<'run> Image<'run> {
         references::redirect(file, listed, self.evident, copies, index, &mut output)?;
         output.resize(self.offset as usize, 0);
         let at = |address: NewAddress| self.offset + address.distance_from(self.address);
-        for (bytes, placed) in contents.iter().zip(&copies.placed) {
-            output.resize(at(placed.start) as usize, filler(file.processor));
-            output.extend_from_slice(bytes);
-        }
-        for table in &copies.tables {
-            output.resize(at(table.start) as usize, filler(file.processor));
-            output.extend(copies.table_bytes(table).ok_or_else(no_addresses_left)?);
+        let tables = copies.tables.iter().map(|table| {
+            let bytes = copies.table_bytes(table).ok_or_else(no_addresses_left);
+            bytes.map(|bytes| (table.start, Cow::Owned(bytes)))
+        });
+        let code = contents.iter().zip(&copies.placed);
+        let code = code.map(|(bytes, placed)| Ok((placed.start, Cow::Borrowed(bytes.as_slice()))));
+        let mut pieces: Vec<(NewAddress, Cow<'_, [u8]>)> =
+            code.chain(tables).collect::<std::result::Result<_, Refusal>>()?;
+        pieces.sort_by_key(|(start, _)| *start);
+        for (start, bytes) in pieces {
+            output.resize(at(start) as usize, filler(file.processor));
+            output.extend_from_slice(&bytes);
         }
         let size = output.len() as u64 - self.offset;
         let copied = Placed { offset: self.offset, address: self.address, size };

@@ -7,6 +7,7 @@ use super::assumed::Assumed;
 use super::bodies::Body;
 use super::fragments::{Fragment, jump_size};
 use super::obstacle::Obstacle;
+use super::places::Places;
 use super::step::{Form, Guard, Reference, Step, Use};
 use super::tables::{Entry, Table};
 use crate::code_reference::rewrite;
@@ -27,15 +28,14 @@ pub(super) struct Copies<'run> {
     pub fragments: &'run [Fragment],
     /// Where each copy is, and what it looks like.
     pub placed: Vec<Placed>,
-    /// First address after the last copy.
+    /// First address after the last copy and its tables.
     pub end: NewAddress,
-    /// The tables of which there are copies, after those of code.
+    /// The tables of which there are copies, ascending by original.
     pub tables: Vec<PlacedTable>,
     /// Starts of functions of which all known addresses become those of the copy.
     pub followed: &'run BTreeSet<Address>,
     processor: Processor,
-    /// Where the original of each fragment starts and ends, with the position of the fragment; ascending.
-    by_original: Vec<(Address, Address, usize)>,
+    places: Places,
 }
 
 /// The copy of a table.
@@ -97,28 +97,29 @@ pub(super) fn alignment_of(start: Address, followed: &BTreeSet<Address>, code: &
 }
 
 impl<'run> Copies<'run> {
-    /// Places the copies of `fragments` one after the other from `first` on.
+    /// Places the copies of `fragments` one after the other from `first` on, each followed by those of the `tables` that are read
+    /// there first; `tables` ascend.
     ///
     /// # Errors
     /// The position of a body that cannot be copied, and why.
     pub(super) fn new(
-        (bodies, fragments): (&'run [Body], &'run [Fragment]),
+        (bodies, fragments, tables): (&'run [Body], &'run [Fragment], &[Table]),
         followed: &'run BTreeSet<Address>,
         first: NewAddress,
         code: &CodeSpace<'_>,
     ) -> Result<Self, (usize, Obstacle, Address)> {
         let processor = code.processor;
-        let mut by_original: Vec<(Address, Address, usize)> = fragments
-            .iter()
-            .enumerate()
-            .map(|(index, fragment)| {
-                let range = fragment.original(bodies);
-                (range.start, range.end, index)
-            })
-            .collect();
-        by_original.sort_unstable();
+        let places = Places::new(bodies, fragments);
+        let mut waiting = vec![Vec::new(); fragments.len()];
+        for table in tables {
+            if let Some(home) = places.home_of(table) {
+                waiting[home].push(table);
+            }
+        }
         let mut end = first;
         let mut placed = Vec::with_capacity(fragments.len());
+        let mut tables = Vec::new();
+        let mut next_tables = Vec::new();
         for (index, fragment) in fragments.iter().enumerate() {
             let range = fragment.original(bodies);
             let next = fragments.get(index + 1).map(|next| next.original(bodies).start);
@@ -141,27 +142,19 @@ impl<'run> Copies<'run> {
             let copy = Placed { start, arranged };
             end = copy.end();
             placed.push(copy);
-        }
-        let tables = Vec::new();
-        Ok(Self { bodies, fragments, placed, end, tables, followed, processor, by_original })
-    }
-
-    /// The same with copies of those `tables` whose address a copied instruction forms.
-    pub(super) fn with_tables(mut self, tables: &[Table]) -> Self {
-        for table in tables {
-            if table.fields.keys().any(|field| self.is_copied(*field)) {
-                let start = NewAddress(self.end.0.next_multiple_of(table.entry.size()));
-                self.tables.push(PlacedTable { start, table: table.clone() });
-                self.end = self.tables.last().map_or(self.end, PlacedTable::end);
+            next_tables.append(&mut waiting[index]);
+            if falls_through {
+                continue;
+            }
+            for table in next_tables.drain(..) {
+                let start = NewAddress(end.0.next_multiple_of(table.entry.size()));
+                let table = PlacedTable { start, table: table.clone() };
+                end = table.end();
+                tables.push(table);
             }
         }
-        self
-    }
-
-    /// Whether the instruction with this field has a copy.
-    fn is_copied(&self, field: Address) -> bool {
-        let after = self.by_original.partition_point(|(start, ..)| *start <= field);
-        self.by_original[..after].last().is_some_and(|(_, end, _)| field < *end)
+        tables.sort_by_key(|placed| placed.table.base);
+        Ok(Self { bodies, fragments, placed, end, tables, followed, processor, places })
     }
 
     /// The bytes of the copy of a table.
@@ -232,8 +225,7 @@ impl<'run> Copies<'run> {
 
     /// The copy of the instruction at `address`.
     pub(super) fn copy_of(&self, address: Address) -> Option<NewAddress> {
-        let after = self.by_original.partition_point(|(start, ..)| *start <= address);
-        let &(_, _, index) = self.by_original[..after].last().filter(|(_, end, _)| address < *end)?;
+        let index = self.places.fragment_at(address)?;
         let fragment = &self.fragments[index];
         let distance = address.distance_from(self.bodies[fragment.body].range.start);
         let steps = fragment.of(self.bodies);
