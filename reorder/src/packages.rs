@@ -1,6 +1,6 @@
 //! Warns when a changed file belongs to a Debian package.
 //!
-//! In: a path. Out: the package whose list of files names it. The database is read in dpkg's own format:
+//! In: a path before it is written. Out: the package whose list of files names it, if the file exists. The database is read in dpkg's own format:
 //! `info/PACKAGE.list`, one path per line, and `diversions`. Sources: dpkg(1), "ENVIRONMENT", `DPKG_ADMINDIR`;
 //! dpkg-divert(1).
 
@@ -21,12 +21,13 @@ const MAX_LIST_LENGTH: u64 = 64 << 20;
 /// More lists than any system has are not read.
 const MAX_LISTS: usize = 1 << 17;
 
-/// The warning for a changed file that belongs to a package.
+/// The warning for a file that belongs to a package and is going to be replaced.
 #[must_use]
 pub fn warning(output: &Path) -> Option<String> {
+    // Most outputs are new files, and reading a thousand lists takes longer than to lay out a small program.
+    let path = output.canonicalize().ok()?;
     let database = std::env::var_os(DATABASE_VARIABLE).filter(|path| !path.is_empty());
     let database = database.map_or_else(|| PathBuf::from(DATABASE), PathBuf::from);
-    let path = canonical(output)?;
     let package = owner(&database, &path)?;
     let quoted = shlex::bytes::try_quote(path.as_os_str().as_bytes()).ok()?;
     Some(format!(
@@ -35,14 +36,6 @@ pub fn warning(output: &Path) -> Option<String> {
         path.display(),
         String::from_utf8_lossy(&quoted)
     ))
-}
-
-/// The path without links, also of a file that does not exist yet.
-fn canonical(path: &Path) -> Option<PathBuf> {
-    path.canonicalize().ok().or_else(|| {
-        let directory = path.parent().filter(|directory| *directory != Path::new(""));
-        Some(directory.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
-    })
 }
 
 /// The package that `path` belongs to, and is installed under that name.

@@ -13,8 +13,8 @@ pub fn text(warning: &Warning) -> String {
             "only {placed} of {wanted} functions are placed first: the unwind information has no room for more"
         ),
         Warning::ApplicationMustComeFirst => {
-            "applications that `bun build --compile` makes of the output crash: make the \
-             application first, then copy its blocks"
+            "an application that `bun build --compile` makes with this output crashes, because it is written over \
+             the copies: run `bun build --compile` with the original program, then `reorder apply` on the application"
                 .to_owned()
         }
         Warning::CompactRelocationsEmptied { section } => {

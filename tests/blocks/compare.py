@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What startups of programs cost with each layout: the original, the best one of functions, blocks, and both.
+"""What startups of programs, or of a library of theirs, cost with each layout: the original, the best one of functions, blocks,
+and both.
 
 For each program: some of the invocations in its list are recorded with their basic blocks and make the layouts, the others are
 left out and judge them. Figures are summed over invocations. Those of the kernel are read by `reorder measure`; the others are
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-import library
+import library_pages
 
 LAYOUTS = ("functions", "blocks", "both")
 # What `reorder apply` is given for a layout, if that is not its name.
@@ -44,10 +45,10 @@ MODELS = {
 }
 
 
-def run(command, directory=None, statuses=(0,), environment={}):
+def run(command, directory=None, statuses=(0,), environment=None):
     """The output of a command that must succeed."""
     streams = {"capture_output": True, "text": True, "errors": "replace", "stdin": subprocess.DEVNULL}
-    result = subprocess.run(command, cwd=directory, env={**os.environ, **environment}, **streams)
+    result = subprocess.run(command, cwd=directory, env={**os.environ, **(environment or {})}, **streams)
     if result.returncode not in statuses:
         sys.exit(f"{' '.join(map(str, command))}: {result.stderr.strip()}")
     return result.stdout
@@ -101,8 +102,8 @@ class Program:
     def measured(self, layout, words):
         """Of the original and the new image: pages touched, major faults and pages mapped."""
         if self.is_library:
-            self.read_ahead = int(library.read_ahead_setting(self.path).read_text()) * 1024
-            sides = (library.measured([self.program, *words], self.directory, image) for image in (self.path, self.images[layout]))
+            self.read_ahead = int(library_pages.read_ahead_setting(self.path).read_text()) * 1024
+            sides = (library_pages.measured([self.program, *words], self.directory, image) for image in (self.path, self.images[layout]))
             return [dict(zip(("pages of 4 KiB", "major faults", MAPPED), side)) for side in sides]
         report = self.json("measure", "--runs", "2", "--time-limit", "600", self.path, self.images[layout], "--", *words)
         measurement = report["measurements"][0]
@@ -164,12 +165,12 @@ class Program:
 
 
 def read_list(path):
-    """The directory's set-up command, the folder that the program needs around it, the library whose layouts are compared instead
-    of the program's, and invocations: their kind and words.
+    """The directory's set-up command, the folder that the program needs around it, the library that is laid out in its place, and
+    invocations: their kind and words. Folder and library are None where there is none.
 
     `{here}` in a word stands for the directory that the set-up command filled.
     """
-    setup, folder, loaded, invocations = None, None, None, []
+    setup, folder, library, invocations = None, None, None, []
     for line in path.read_text().splitlines():
         kind, _, rest = line.partition(": ")
         if kind == "setup":
@@ -177,10 +178,10 @@ def read_list(path):
         elif kind == "folder":
             folder = pathlib.Path(rest)
         elif kind == "library":
-            loaded = pathlib.Path(rest)
+            library = pathlib.Path(rest)
         elif kind in SETS:
             invocations.append((kind, json.loads(rest)))
-    return setup, folder, loaded, invocations
+    return setup, folder, library, invocations
 
 
 def mean(values):
@@ -194,7 +195,7 @@ def ratio(new, old):
 
 def compared(path, arguments):
     """All figures of the program whose list is at `path`."""
-    setup, folder, loaded, invocations = read_list(path)
+    setup, folder, library, invocations = read_list(path)
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         directory = work / "here"
@@ -210,10 +211,10 @@ def compared(path, arguments):
         original = place / "original"
         fetched = arguments.programs / path.name if arguments.programs else original
         installed = fetched if fetched.exists() else (folder or pathlib.Path("/usr/bin")) / path.name
-        if loaded:
-            paths = installed, original / loaded.name
+        if library:
+            paths = installed, original / library.name
             original.mkdir()
-            shutil.copy(loaded.resolve(), paths[1])
+            shutil.copy(library.resolve(), paths[1])
         else:
             paths = original, original
             shutil.copy(installed.resolve(), original)

@@ -12,7 +12,7 @@ pub enum Warning {
         /// Units that should have been.
         wanted: usize,
     },
-    /// ELF: `bun build --compile` would write an application over the copies.
+    /// ELF: the image is Bun without an application, and `bun build --compile` would write one over the copies.
     ApplicationMustComeFirst,
     /// ELF: relocations that the linker kept in the compact form (CREL) no longer fit.
     CompactRelocationsEmptied {

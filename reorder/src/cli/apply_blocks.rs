@@ -130,8 +130,7 @@ fn union<'ranges>(ranges: impl Iterator<Item = &'ranges Range<Address>>) -> Vec<
 
 /// The order of the candidates.
 fn order(candidates: &[Candidate], executed: &[Executed], request: &LayoutRequest) -> Result<Vec<usize>> {
-    let piece =
-        |candidate: &Candidate| Piece { size: u64::from(candidate.size), alignment: candidate.alignment };
+    let piece = |candidate: &Candidate| Piece { size: candidate.size, alignment: candidate.alignment };
     let pieces: Vec<Piece> = candidates.iter().map(piece).collect();
     let mut by_start: Vec<(Address, u32)> =
         candidates.iter().zip(0..).map(|(candidate, number)| (candidate.range.start, number)).collect();

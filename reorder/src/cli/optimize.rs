@@ -227,9 +227,11 @@ fn optimize(
     mapped.unchanged()?;
     together(files)?.iter().for_each(|warning| talk.warning(&warning.to_string(), None));
     // The other warnings name what every layout of blocks costs.
-    let assumed =
-        applied.summary.warnings.iter().filter(|warning| matches!(warning, Warning::PointersAssumed(_)));
-    assumed.for_each(|warning| talk.warning(&warnings::text(warning), None));
+    let of_this_image = |warning: &&Warning| {
+        matches!(warning, Warning::PointersAssumed(_) | Warning::ApplicationMustComeFirst)
+    };
+    let told = applied.summary.warnings.iter().filter(of_this_image);
+    told.for_each(|warning| talk.warning(&warnings::text(warning), None));
     if let Some(page) = &arguments.report {
         talk.note(&format!("{} compares both layouts", page.display()));
     }

@@ -26,13 +26,14 @@ pub enum Kind {
     DynamicSymbol,
     RecordNumber,
     TableEntry,
+    CopiedTableEntry,
     Filler,
     Headers,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::BranchTarget,
         Self::BranchCondition,
         Self::CallTarget,
@@ -55,6 +56,7 @@ impl Kind {
         Self::DynamicSymbol,
         Self::RecordNumber,
         Self::TableEntry,
+        Self::CopiedTableEntry,
         Self::Filler,
         Self::Headers,
     ];

@@ -16,7 +16,7 @@ use crate::change::{add, flip};
 use crate::mutation_table::Original;
 use crate::random::Random;
 use call_sites::{Table, tables};
-use places::{Copy, Part, Site, instructions, parts, read_record, unwind_entries};
+use places::{Copy, Listed, Part, Site, instructions, parts, read_record, unwind_entries};
 
 /// Where copies are.
 const COPIES: &str = ".text.reorder";
@@ -37,6 +37,8 @@ pub struct CopiedOutput {
     parts: Vec<Part>,
     /// By address.
     copies: Vec<Copy>,
+    /// Bytes of copied jump tables in the file, ascending.
+    jump_tables: Vec<Range<usize>>,
     /// Bytes of the original that differ.
     runs: Vec<Range<usize>>,
     /// Unwind entries of copies.
@@ -58,7 +60,8 @@ impl CopiedOutput {
         let missing = |what: &str| format!("no section {what}");
         let record = named(RECORD).ok_or_else(|| missing(RECORD))?;
         let home = named(COPIES).ok_or_else(|| missing(COPIES))?;
-        let (copies, runs) = read_record(&new, record, home).ok_or("a record of another form")?;
+        let listed = read_record(&new, record, home).ok_or("a record of another form")?;
+        let Listed { copies, jump_tables, runs } = listed;
         let mut entries = named(".eh_frame").map_or(Vec::new(), |table| unwind_entries(&new, table));
         let known = part_of(&old, ".eh_frame")?.map_or(0, |table| unwind_entries(&old, &table).len());
         entries.drain(..known.min(entries.len()));
@@ -68,7 +71,8 @@ impl CopiedOutput {
         };
         let symbols = |table: Option<&Part>| table.map_or(0, |table| table.bytes.len() / SYMBOL_SIZE);
         let added_symbols = symbols(part_of(&old, ".symtab")?.as_ref())..symbols(named(".symtab"));
-        Ok(Self { name: name.into(), old, new, parts, copies, runs, entries, tables, added_symbols })
+        let name = name.into();
+        Ok(Self { name, old, new, parts, copies, jump_tables, runs, entries, tables, added_symbols })
     }
 
     fn part(&self, name: &str) -> Option<&Part> {
@@ -124,10 +128,13 @@ impl CopiedOutput {
         Some(())
     }
 
-    /// What lies between copies.
+    /// What lies between copies, of code and of jump tables.
     fn holes(&self) -> Vec<Range<usize>> {
-        let between = |pair: &[Copy]| pair[0].bytes.end..pair[1].bytes.start;
-        self.copies.windows(2).map(between).filter(|hole| !hole.is_empty()).collect()
+        let mut known: Vec<_> = self.copies.iter().map(|copy| copy.bytes.clone()).collect();
+        known.extend_from_slice(&self.jump_tables);
+        known.sort_unstable_by_key(|range| range.start);
+        let between = |pair: &[Range<usize>]| pair[0].end..pair[1].start;
+        known.windows(2).map(between).filter(|hole| !hole.is_empty()).collect()
     }
 }
 
@@ -242,6 +249,15 @@ impl Original for CopiedOutput {
                 flip(&mut bytes, at..at + 8, random)?;
             }
             Kind::TableEntry => flip(&mut bytes, self.part(".rodata")?.bytes.clone(), random)?,
+            Kind::CopiedTableEntry => {
+                let table = random.of(&self.jump_tables)?;
+                let at = table.start + random.below(table.len());
+                match random.below(2) {
+                    // What fills gaps, in place of an entry's byte.
+                    0 => bytes[at] = [0x00, 0x90, 0xcc][random.below(3)],
+                    _ => flip(&mut bytes, table.clone(), random)?,
+                }
+            }
             Kind::Filler => {
                 let holes = self.holes();
                 let hole = random.of(&holes)?;

@@ -69,12 +69,18 @@ pub(super) fn parts(bytes: &[u8]) -> object::Result<Vec<Part>> {
     Ok(file.sections().filter_map(part).collect())
 }
 
-/// The copies that the record at `record` lists, in the section `home`; and the runs of bytes that differ from the original.
-pub(super) fn read_record(
-    bytes: &[u8],
-    record: &Part,
-    home: &Part,
-) -> Option<(Vec<Copy>, Vec<Range<usize>>)> {
+/// What a record of copies lists.
+pub(super) struct Listed {
+    /// Copies of fragments.
+    pub copies: Vec<Copy>,
+    /// Where copies of jump tables are in the file, ascending.
+    pub jump_tables: Vec<Range<usize>>,
+    /// Runs of bytes that differ from the original.
+    pub runs: Vec<Range<usize>>,
+}
+
+/// The contents of the record at `record`, of copies in the section `home`.
+pub(super) fn read_record(bytes: &[u8], record: &Part, home: &Part) -> Option<Listed> {
     let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let mut at = record.bytes.start + 16;
     let mut take = || {
@@ -88,9 +94,13 @@ pub(super) fn read_record(
         let start = home.bytes.start + usize::try_from(address.checked_sub(home.address)?).ok()?;
         copies.push(Copy { original, address, bytes: start..start + usize::try_from(size).ok()? });
     }
-    for _ in 0..take()? * 4 {
-        take()?;
+    let mut jump_tables = Vec::new();
+    for _ in 0..take()? {
+        let (_, address, entry, count) = (take()?, take()?, take()?, take()?);
+        let start = home.bytes.start + usize::try_from(address.checked_sub(home.address)?).ok()?;
+        jump_tables.push(start..start + usize::try_from(entry * count).ok()?);
     }
+    jump_tables.sort_unstable_by_key(|table| table.start);
     let count = take()?;
     let mut runs = Vec::new();
     for _ in 0..count {
@@ -98,7 +108,7 @@ pub(super) fn read_record(
         runs.push(start..start + size);
         at += 16 + size;
     }
-    Some((copies, runs))
+    Some(Listed { copies, jump_tables, runs })
 }
 
 /// The instructions of a copy.

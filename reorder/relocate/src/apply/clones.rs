@@ -192,7 +192,8 @@ impl<'file> Image<'file> {
     ) -> Result<Copied> {
         let _phase = tracing::info_span!("copy").entered();
         let Self { file, functions, analysis } = self;
-        let candidates = Candidates::find(file, functions, analysis, wanted, (parts, options))?;
+        let candidates = Candidates::find(file, functions, analysis, wanted, (parts, options))?
+            .with_tables(file, functions, analysis)?;
         let order = lay_out(&candidates.candidates(file, analysis)?)?;
         copy(file, functions, analysis, candidates, options.debug, order)
     }

@@ -1,21 +1,11 @@
-//! Data that is added to a finished program, such as an archive that extracts itself: some tools append it to the file, where the
-//! program finds it from the end, and others put it into a section. The segment of copies would be in the way.
+//! Data that was appended to a finished program, such as an archive that extracts itself, which finds it from the end of its own
+//! file. The segment of copies would come after it.
 
 use super::sections::HEADER;
 use crate::debug::rebuild::tail_start;
 use reorder_base::hint::Hint;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::ElfFile;
-
-/// Where `bun build --compile` puts an application; in Bun itself it is empty.
-const APPLICATION: &[u8] = b".bun";
-
-/// Whether an application is yet to be added to this image. Bun would enlarge the last writable segment for it, over the copies.
-/// Source: seen with Bun 1.4.5.
-pub(super) fn awaits_application(file: &ElfFile<'_>) -> bool {
-    let section = file.section(APPLICATION);
-    section.is_some_and(|section| file.section_bytes(section).iter().all(|byte| *byte == 0))
-}
 
 /// Refuses (R13) a file that ends with data of which its headers say nothing. Zeros are padding.
 pub(super) fn check(file: &ElfFile<'_>) -> Result<(), Refusal> {

@@ -42,7 +42,8 @@ impl Fragment {
         start.plus(first)..start.plus(end)
     }
 
-    /// Bytes of the copy at most: guards, a jump after it, and long forms of the branches that leave it.
+    /// Bytes of the copy: the instructions, their guards, a jump at the end, and the long forms of branches that leave it. An
+    /// estimate from above, unless guards lengthen branches inside.
     pub(super) fn size(&self, bodies: &[Body], processor: Processor) -> u32 {
         let (range, steps) = (self.original(bodies), self.of(bodies));
         let guards = steps.iter().filter_map(|(_, step)| Some(step.guard?.size()));

@@ -10,14 +10,17 @@
 mod aarch64;
 mod aarch64_return;
 mod appended;
+mod application;
 mod arranged;
 mod assumed;
 mod bodies;
+mod candidates;
 mod exceptions;
 mod fragments;
 mod inside;
 mod obstacle;
 mod placed;
+mod placed_tables;
 mod places;
 mod program_headers;
 mod reader;
@@ -40,20 +43,19 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 pub use assumed::UnlistedPointers;
+pub use candidates::{Candidate, Candidates, Wanted};
 pub use obstacle::Obstacle;
 pub use program_headers::LostNote;
 pub use sections::KeptRelocations;
 
-use crate::RelocateOptions;
 use crate::debug::copies::describe;
 use crate::debug::sections::Edits;
 use crate::debug::{DebugPolicy, has_debug};
 use crate::elf::code::filler;
 use assumed::Assumed;
-use bodies::{Body, Skipped};
+use bodies::Body;
 use fragments::Fragment;
 use placed::Copies;
-use places::Places;
 use references::Evident;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
@@ -63,9 +65,7 @@ use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::obligations::COPIES;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::functions::ElfFunctions;
-use reorder_image::functions::FunctionIndex;
 use sections::{EXCEPTIONS, Placed, Sections, kept_relocations};
-use tables::Table;
 
 /// An image with copies.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ pub struct Copied {
     pub skipped: Vec<(Address, Obstacle, Address)>,
     /// A note that can no longer be found in a running program.
     pub lost: Option<LostNote>,
-    /// A tool may still add an application to the image, over the copies.
+    /// The image is Bun without an application; `bun build --compile` would write one over the copies.
     pub awaits_application: bool,
     /// Names of the sections of relocations that were left out.
     pub left_out: Vec<String>,
@@ -101,122 +101,6 @@ pub struct AssumedPointers {
     pub operands: usize,
 }
 
-/// What could be copied of an image.
-pub struct Candidates {
-    bodies: Vec<Body>,
-    fragments: Vec<Fragment>,
-    /// Jump tables that fragments read.
-    tables: Vec<Table>,
-    skipped: Vec<Skipped>,
-    unlisted: UnlistedPointers,
-    evident: Evident,
-}
-
-/// A piece of code that is copied as one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// Where it is.
-    pub range: Range<Address>,
-    /// Bytes of the copy at most, with the jump tables that lie after it.
-    pub size: u32,
-    /// What the copy is aligned to.
-    pub alignment: u32,
-}
-
-/// Which parts of the wanted functions are copied.
-#[derive(Clone, Copy, Debug)]
-pub enum Wanted<'run> {
-    /// All that control reaches.
-    Whole,
-    /// Instructions in these ranges, which ascend and do not overlap, and what is cheaper to copy along.
-    Ran(&'run [Range<Address>]),
-    /// About half of the basic blocks, chosen with this seed: to find what copies of any part could break.
-    AtRandom(u64),
-}
-
-impl Candidates {
-    /// Finds what of `functions`, in this order, can be copied.
-    ///
-    /// # Errors
-    /// Refusals (R8, R13), malformed tables.
-    pub fn find(
-        file: &ElfFile<'_>,
-        table: &ElfFunctions<'_>,
-        analysis: &Analysis<'_>,
-        functions: &[FunctionIndex],
-        (wanted, options): (Wanted<'_>, RelocateOptions),
-    ) -> Result<Self> {
-        check(file, options.relocations)?;
-        let ran = match wanted {
-            Wanted::Whole | Wanted::AtRandom(_) => &[],
-            Wanted::Ran(ran) => ran,
-        };
-        let (mut bodies, mut skipped) = bodies::collect(file, table, analysis, functions, ran);
-        let unwind = unwind::OldTables::read(file)?;
-        if let Some(unwind) = &unwind {
-            bodies.retain(|body| match unwind.obstacle(body) {
-                Some(obstacle) => {
-                    skipped.push((body.block, obstacle, body.range.start));
-                    false
-                }
-                None => true,
-            });
-        }
-        let mut fragments = match wanted {
-            Wanted::Whole => fragments::whole(&bodies),
-            Wanted::Ran(ran) => fragments::executed(&bodies, ran, file.processor),
-            Wanted::AtRandom(seed) => fragments::at_random(&bodies, seed),
-        };
-        if let Some(unwind) = &unwind {
-            fragments.retain(|fragment| {
-                unwind.describes_whole(bodies[fragment.body].range.start, &fragment.original(&bodies))
-            });
-        }
-        let evident = Evident::of(file, table, &bodies)?;
-        let originals = originals(&bodies, &fragments);
-        let mut tables = tables::of_bodies(file, analysis, &bodies);
-        tables.retain(|table| table.fields.keys().any(|field| is_inside(&originals, *field)));
-        let (mut tables, guards) = tables::provable(file, &table.found, tables)?;
-        tables.sort_by_key(|table| table.base);
-        let bodies = bodies::guarded(bodies, &guards);
-        Ok(Self { bodies, fragments, tables, skipped, unlisted: options.unlisted, evident })
-    }
-
-    /// Functions that can be copied, whole or in part.
-    #[must_use]
-    pub fn function_count(&self) -> usize {
-        self.bodies.len()
-    }
-
-    /// Why others cannot.
-    pub fn obstacles(&self) -> impl Iterator<Item = Obstacle> + '_ {
-        self.skipped.iter().map(|(_, obstacle, _)| *obstacle)
-    }
-
-    /// The pieces; a number stands for each in [`copy`].
-    ///
-    /// # Errors
-    /// An image that the verifier cannot read.
-    pub fn candidates(&self, file: &ElfFile<'_>, analysis: &Analysis<'_>) -> Result<Vec<Candidate>> {
-        let (followed, _) = references::followed(file, analysis, &self.bodies, &self.evident, self.unlisted)?;
-        let places = Places::new(&self.bodies, &self.fragments);
-        let mut tables = vec![0; self.fragments.len()];
-        for table in &self.tables {
-            // The first entry may have to be aligned.
-            let size = (table.targets.len() as u64 + 1) * table.entry.size() - 1;
-            if let Some(home) = places.home_of(table) {
-                tables[home] += u32::try_from(size).unwrap_or(u32::MAX);
-            }
-        }
-        let candidate = |(fragment, tables): (&Fragment, u32)| {
-            let range = fragment.original(&self.bodies);
-            let alignment = placed::alignment_of(range.start, &followed, &analysis.code);
-            Candidate { range, size: fragment.size(&self.bodies, file.processor) + tables, alignment }
-        };
-        Ok(self.fragments.iter().zip(tables).map(candidate).collect())
-    }
-}
-
 /// Copies those `candidates` whose numbers are in `order`, in that order.
 ///
 /// # Errors
@@ -230,17 +114,17 @@ pub fn copy(
     order: impl IntoIterator<Item = usize>,
 ) -> Result<Copied> {
     let slot = program_headers::slot(file)?;
-    let tables = unwind::OldTables::read(file)?;
-    let Candidates { bodies, fragments, tables: jump_tables, mut skipped, unlisted, evident } = candidates;
+    let unwind = unwind::OldTables::read(file)?;
+    let Candidates { bodies, fragments, tables, mut skipped, unlisted, evident } = candidates;
     let mut fragments: Vec<Fragment> =
         order.into_iter().filter_map(|number| fragments.get(number).cloned()).collect();
     let (mut followed, assumed) = references::followed(file, analysis, &bodies, &evident, unlisted)?;
-    let image = Image::new(file, functions, analysis, (tables.as_ref(), &assumed, &evident), debug)?;
+    let image = Image::new(file, functions, analysis, (unwind.as_ref(), &assumed, &evident), debug)?;
     let originals = originals(&bodies, &fragments);
     followed.retain(|start| is_inside(&originals, *start));
     let mut rounds = 0;
     loop {
-        let pieces = (bodies.as_slice(), fragments.as_slice(), jump_tables.as_slice());
+        let pieces = (bodies.as_slice(), fragments.as_slice(), tables.as_slice());
         let made = Copies::new(pieces, &followed, image.address, &analysis.code);
         let made = made.and_then(|copies| Ok((contents(&copies, analysis, &assumed)?, copies)));
         let (contents, copies) = match made {
@@ -284,7 +168,7 @@ pub fn copy(
                 .map(|(block, obstacle, place)| (original(block), obstacle, place))
                 .collect(),
             lost: slot.lost.filter(|_| !fragments.is_empty()),
-            awaits_application: !fragments.is_empty() && appended::awaits_application(file),
+            awaits_application: !fragments.is_empty() && application::is_awaited(file),
             left_out: left_out.filter(|_| !fragments.is_empty()).collect(),
             assumed: assumed.of(&followed).summary(),
         });
@@ -433,14 +317,13 @@ impl<'run> Image<'run> {
         references::redirect(file, listed, self.evident, copies, index, &mut output)?;
         output.resize(self.offset as usize, 0);
         let at = |address: NewAddress| self.offset + address.distance_from(self.address);
-        let tables = copies.tables.iter().map(|table| {
-            let bytes = copies.table_bytes(table).ok_or_else(no_addresses_left);
-            bytes.map(|bytes| (table.start, Cow::Owned(bytes)))
-        });
         let code = contents.iter().zip(&copies.placed);
         let code = code.map(|(bytes, placed)| Ok((placed.start, Cow::Borrowed(bytes.as_slice()))));
-        let mut pieces: Vec<(NewAddress, Cow<'_, [u8]>)> =
-            code.chain(tables).collect::<std::result::Result<_, Refusal>>()?;
+        let tables = copies.tables.iter().map(|table| {
+            let bytes = copies.table_bytes(table).ok_or_else(no_addresses_left)?;
+            Ok((table.start, Cow::Owned(bytes)))
+        });
+        let mut pieces = code.chain(tables).collect::<Result<Vec<(NewAddress, Cow<'_, [u8]>)>>>()?;
         pieces.sort_by_key(|(start, _)| *start);
         for (start, bytes) in pieces {
             output.resize(at(start) as usize, filler(file.processor));

@@ -7,9 +7,10 @@ use super::assumed::Assumed;
 use super::bodies::Body;
 use super::fragments::{Fragment, jump_size};
 use super::obstacle::Obstacle;
+use super::placed_tables::{PlacedTable, Read, reads_of};
 use super::places::Places;
 use super::step::{Form, Guard, Reference, Step, Use};
-use super::tables::{Entry, Table};
+use super::tables::Table;
 use crate::code_reference::rewrite;
 use crate::debug::copies::{CopiedCode, CopiedRun};
 use crate::elf::aarch64 as encode;
@@ -28,30 +29,16 @@ pub(super) struct Copies<'run> {
     pub fragments: &'run [Fragment],
     /// Where each copy is, and what it looks like.
     pub placed: Vec<Placed>,
-    /// First address after the last copy and its tables.
+    /// First address after the last copy, of code or of a table.
     pub end: NewAddress,
-    /// The tables of which there are copies, ascending by original.
-    pub tables: Vec<PlacedTable>,
+    /// Copied tables, by the address of the original.
+    pub tables: Vec<PlacedTable<'run>>,
+    /// Copied or not, the instructions that name copied tables of addresses; ascending.
+    pub reads: Vec<Read>,
     /// Starts of functions of which all known addresses become those of the copy.
     pub followed: &'run BTreeSet<Address>,
     processor: Processor,
     places: Places,
-}
-
-/// The copy of a table.
-#[derive(Clone, Debug)]
-pub(super) struct PlacedTable {
-    /// Its first address.
-    pub start: NewAddress,
-    /// The original.
-    pub table: Table,
-}
-
-impl PlacedTable {
-    /// First address after it.
-    pub(super) fn end(&self) -> NewAddress {
-        self.start.plus(self.table.entry.size() * self.table.targets.len() as u64)
-    }
 }
 
 /// One copy.
@@ -97,29 +84,27 @@ pub(super) fn alignment_of(start: Address, followed: &BTreeSet<Address>, code: &
 }
 
 impl<'run> Copies<'run> {
-    /// Places the copies of `fragments` one after the other from `first` on, each followed by those of the `tables` that are read
-    /// there first; `tables` ascend.
+    /// Places the copies of `fragments` one after the other from `first` on. The copy of a table comes after the fragment that
+    /// [`Places::home_of`] gives; if control runs on from there into the next copy, it comes after the last copy of that chain.
+    /// `tables` ascend by address.
     ///
     /// # Errors
     /// The position of a body that cannot be copied, and why.
     pub(super) fn new(
-        (bodies, fragments, tables): (&'run [Body], &'run [Fragment], &[Table]),
+        (bodies, fragments, tables): (&'run [Body], &'run [Fragment], &'run [Table]),
         followed: &'run BTreeSet<Address>,
         first: NewAddress,
         code: &CodeSpace<'_>,
     ) -> Result<Self, (usize, Obstacle, Address)> {
         let processor = code.processor;
         let places = Places::new(bodies, fragments);
-        let mut waiting = vec![Vec::new(); fragments.len()];
-        for table in tables {
-            if let Some(home) = places.home_of(table) {
-                waiting[home].push(table);
-            }
-        }
+        let mut homes: Vec<(usize, &Table)> =
+            tables.iter().filter_map(|table| Some((places.home_of(table)?, table))).collect();
+        homes.sort_by_key(|(home, _)| *home);
+        let mut due = homes.into_iter().peekable();
         let mut end = first;
         let mut placed = Vec::with_capacity(fragments.len());
-        let mut tables = Vec::new();
-        let mut next_tables = Vec::new();
+        let mut copied_tables = Vec::new();
         for (index, fragment) in fragments.iter().enumerate() {
             let range = fragment.original(bodies);
             let next = fragments.get(index + 1).map(|next| next.original(bodies).start);
@@ -139,71 +124,22 @@ impl<'run> Copies<'run> {
                 start = start.plus(modulus);
                 tries -= 1;
             }
+            let continues = fragment.of(bodies).last().is_some_and(|(_, step)| step.continues);
+            let runs_on = continues && !arranged.has_jump;
             let copy = Placed { start, arranged };
             end = copy.end();
             placed.push(copy);
-            next_tables.append(&mut waiting[index]);
-            if falls_through {
-                continue;
-            }
-            for table in next_tables.drain(..) {
-                let start = NewAddress(end.0.next_multiple_of(table.entry.size()));
-                let table = PlacedTable { start, table: table.clone() };
+            while let Some((_, table)) = due.next_if(|(home, _)| !runs_on && *home <= index) {
+                // A trap before it shows readers of code where to stop.
+                let start = NewAddress(end.plus(1).0.next_multiple_of(table.entry.size()));
+                let table = PlacedTable { start, table };
                 end = table.end();
-                tables.push(table);
+                copied_tables.push(table);
             }
         }
-        tables.sort_by_key(|placed| placed.table.base);
-        Ok(Self { bodies, fragments, placed, end, tables, followed, processor, places })
-    }
-
-    /// The bytes of the copy of a table.
-    ///
-    /// # Errors
-    /// A distance that does not fit, which a segment next to the image does not have.
-    pub(super) fn table_bytes(&self, table: &PlacedTable) -> Option<Vec<u8>> {
-        let mut bytes = Vec::new();
-        for target in &table.table.targets {
-            let target = self.branch_target(*target);
-            match table.table.entry {
-                Entry::Target => bytes.extend(target.0.to_le_bytes()),
-                Entry::Distance => {
-                    let distance = target.distance_from(table.start) as i64;
-                    bytes.extend(i32::try_from(distance).ok()?.to_le_bytes());
-                }
-            }
-        }
-        Some(bytes)
-    }
-
-    /// The copy of the table whose address the instruction with this field forms.
-    fn table_of_field(&self, target: Address, field: Address) -> Option<NewAddress> {
-        let known = self.tables.binary_search_by_key(&target, |placed| placed.table.base).ok()?;
-        let placed = &self.tables[known];
-        placed.table.fields.contains_key(&field).then_some(placed.start)
-    }
-
-    /// Writes the addresses of copied tables in `copy`, the bytes of the copy with this number, whose original names tables of
-    /// addresses.
-    ///
-    /// # Errors
-    /// An instruction whose operand does not hold the address.
-    pub(super) fn lead_table_reads(&self, index: usize, copy: &mut [u8]) -> Result<(), (Obstacle, Address)> {
-        let start = self.placed[index].start;
-        let range = self.fragments[index].original(self.bodies);
-        let tables = self.tables.iter().filter(|placed| placed.table.entry == Entry::Target);
-        for (placed, (field, instruction)) in tables
-            .flat_map(|placed| placed.table.fields.range(range.clone()).map(move |field| (placed, field)))
-        {
-            let Some(copied) = self.copy_of(*instruction) else { continue };
-            let place = copied.plus(field.distance_from(*instruction)).distance_from(start) as usize;
-            if let Some(bytes) = copy.get_mut(place..).and_then(|rest| rest.first_chunk_mut::<4>()) {
-                let table =
-                    i32::try_from(placed.start.0).map_err(|_| (Obstacle::ShortReach, *instruction))?;
-                *bytes = table.to_le_bytes();
-            }
-        }
-        Ok(())
+        copied_tables.sort_by_key(|placed| placed.table.base);
+        let reads = reads_of(&copied_tables);
+        Ok(Self { bodies, fragments, placed, end, tables: copied_tables, reads, followed, processor, places })
     }
 
     /// Where each copied instruction is, for those who describe code.

@@ -1,7 +1,8 @@
 """What the startup of a program costs in the text of one of its libraries, by the kernel.
 
-`reorder measure` counts the pages of programs. Those of a library are counted here: it is evicted, the program runs, and the page
-cache has the pages that it touched, if the disk does not read ahead meanwhile, which takes root to arrange.
+`reorder measure` counts touched pages of the program alone. Here the library is dropped from the page cache, then the program runs.
+The pages that are in the cache afterwards are those that the run touched, provided that the disk does not read ahead. To switch
+that off takes root, and concerns whatever else reads that disk meanwhile.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ import sys
 
 PAGE = 4096
 PTRACE_TRACEME, PTRACE_CONT, PTRACE_SETOPTIONS = 0, 7, 0x4200
-PTRACE_O_TRACEEXIT, PTRACE_EVENT_EXIT = 0x40, 6
+PTRACE_O_TRACEEXIT, PTRACE_O_EXITKILL, PTRACE_EVENT_EXIT = 0x40, 0x100000, 6
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -34,10 +35,13 @@ def read_ahead_setting(path):
 
 @contextlib.contextmanager
 def read_ahead(path, kib):
-    """The disk of `path` reads ahead this far."""
+    """Inside of the `with`, the disk of `path` reads `kib` KiB ahead."""
     setting = read_ahead_setting(path)
-    before = setting.read_text()
-    setting.write_text(str(kib))
+    try:
+        before = setting.read_text()
+        setting.write_text(str(kib))
+    except OSError as error:
+        sys.exit(f"{path}: read-ahead of its disk cannot be switched off ({error}); this takes root, and TMPDIR on a disk of its own")
     try:
         yield
     finally:
@@ -85,17 +89,17 @@ def started(command, directory, environment):
     devices = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, cwd=directory, env=environment, preexec_fn=traced, **devices)
     os.waitpid(process.pid, 0)
-    libc.ptrace(PTRACE_SETOPTIONS, process.pid, None, PTRACE_O_TRACEEXIT)
+    libc.ptrace(PTRACE_SETOPTIONS, process.pid, None, PTRACE_O_TRACEEXIT | PTRACE_O_EXITKILL)
     return process
 
 
 def resident_text(process, path):
-    """Pages of code of the file that the process has mapped."""
+    """How many pages of the file's code are in the page table of the process."""
     resident, is_text = 0, False
     for line in pathlib.Path(f"/proc/{process}/smaps").read_text().splitlines():
-        words = line.split()
+        words = line.split(maxsplit=5)
         if "-" in words[0] and not words[0].endswith(":"):
-            is_text = "x" in words[1] and words[-1] == str(path)
+            is_text = "x" in words[1] and words[-1] == str(path.resolve())
         elif is_text and words[0] == "Rss:":
             resident += int(words[1]) * 1024 // PAGE
     return resident
@@ -122,10 +126,17 @@ def run(command, directory, library):
 
 
 def measured(command, directory, library):
-    """Pages of the library's text that the run touches, major faults of a run that finds the rest in memory, and pages mapped."""
+    """Pages of the library's text that the run touches, major faults of a run that begins with everything but the library in
+    memory, and pages mapped.
+    """
     run(command, directory, library)
     text = text_pages(library)
     with read_ahead(library, 0):
+        evict(library)
+        with library.open("rb") as file:
+            file.read(1)
+        if sum(cached(library)) != 1:
+            sys.exit(f"{library}: its disk reads ahead although it was told not to; set TMPDIR to a folder on another disk")
         evict(library)
         run(command, directory, library)
         touched = sum(state for page, state in enumerate(cached(library)) if page in text)
