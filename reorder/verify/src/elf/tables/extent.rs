@@ -60,6 +60,18 @@ impl Table {
         }
     }
 
+    /// The first word that is certain to be of this table. Code names a table by its label, which words are added to. The bounds of the
+    /// index may admit words before the label that are never read, and that may be the last ones of another table.
+    pub(super) fn certain_start(&self) -> Address {
+        let before = self.anchor.0.checked_sub(self.start.0);
+        let is_word = |before: &u64| {
+            let number = before / u64::from(self.width);
+            before.is_multiple_of(u64::from(self.width))
+                && self.end.count().is_some_and(|count| number < count)
+        };
+        before.filter(is_word).map_or(self.start, |_| self.anchor)
+    }
+
     /// Address of the word with index zero.
     pub(super) fn origin(&self) -> Address {
         Address(self.start.0.wrapping_sub(self.unread.wrapping_mul(u64::from(self.width))))
@@ -148,5 +160,17 @@ mod tests {
         assert_eq!(start(0x2018, 0x2020, bounded), 0x2020);
         // Words that count from elsewhere begin where they are read.
         assert_eq!(start(0x9000, 0x2020, free), 0x9000);
+    }
+
+    #[test]
+    fn words_before_the_label_are_not_certain_to_be_of_the_table() {
+        let start = |table, least, most| {
+            let index = Bounds { least, most, is_compared: true };
+            let word = Word { table, width: 4, index, is_extended: true };
+            Table::of(0x2020, word, 0).certain_start().0
+        };
+        // -16(%rdx,%rdi,4), with a label and indices from 0 on; then with indices that all read before the label.
+        assert_eq!((start(0x2010, 0, 31), start(0x2010, 0, 3)), (0x2020, 0x2010));
+        assert_eq!((start(0x2020, 2, 9), start(0x2012, 0, 31)), (0x2028, 0x2012));
     }
 }

@@ -61,8 +61,9 @@ struct CertainStarts(BTreeMap<(Address, Address, u8), Address>);
 impl CertainStarts {
     fn add(&mut self, shapes: &[(u32, Shape)]) {
         for table in shapes.iter().flat_map(|(_, shape)| &shape.tables).filter(|table| !table.is_candidate) {
-            let start = self.0.entry((table.anchor, table.origin(), table.width)).or_insert(table.start);
-            *start = table.start.min(*start);
+            let first = table.certain_start();
+            let start = self.0.entry((table.anchor, table.origin(), table.width)).or_insert(first);
+            *start = first.min(*start);
         }
     }
 
