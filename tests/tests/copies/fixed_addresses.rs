@@ -117,6 +117,15 @@ fn tables(bytes: &[u8]) -> Vec<[u64; 4]> {
     (0..count).map(table).collect()
 }
 
+/// Addresses where copied code ends, as the image lists them.
+fn ends_of_code(bytes: &[u8]) -> Vec<u64> {
+    let file = object::File::parse(bytes).unwrap();
+    let list = file.section_by_name(".reorder.clones").unwrap().data().unwrap();
+    let number = |at: usize| u64::from_le_bytes(*list[at..].first_chunk().unwrap());
+    let fragments = usize::try_from(number(16)).unwrap();
+    (0..fragments).map(|fragment| number(24 + 32 * fragment + 8) + number(24 + 32 * fragment + 24)).collect()
+}
+
 /// Position in the file of an address in the section of copies.
 fn position(bytes: &[u8], address: u64) -> usize {
     let file = object::File::parse(bytes).unwrap();
@@ -155,6 +164,34 @@ fn tables_of_addresses_have_copies() {
             seen += tables(&fs::read(&output).unwrap()).len();
         }
         assert!(seen >= least, "{compiler}: only {seen} tables have copies");
+    }
+}
+
+/// A table is on the page of the code that reads it, where possible. A trap shows disassemblers where the code ends.
+#[test]
+fn copied_tables_lie_between_copied_code() {
+    for flags in ["-fno-pie -no-pie", "-fPIE -pie"] {
+        let (directory, program) = built(DISPATCHES, &format!("gcc -O2 {flags} -s"));
+        let output = directory.path().join("copies");
+        let mut between = 0;
+        for seed in 1..30 {
+            copied(&program, &output, seed, &[]);
+            let new = fs::read(&output).unwrap();
+            let (tables, ends) = (tables(&new), ends_of_code(&new));
+            let last_of_code = ends.iter().max().unwrap();
+            for [original, copy, entry, count] in &tables {
+                let is_after_table = tables.iter().any(|[_, other, entry, count]| {
+                    let end = other + entry * count;
+                    end <= *copy && copy - end <= *entry
+                });
+                let code = ends.iter().filter(|end| *end <= copy).max().unwrap();
+                let is_after_code = (1..=*entry).contains(&(copy - code));
+                assert!(is_after_code || is_after_table, "{flags}, seed {seed}: the table at {original:#x}");
+                assert!(!is_after_code || new[position(&new, copy - 1)] == 0xcc, "{flags}, seed {seed}");
+                between += usize::from(copy + entry * count < *last_of_code);
+            }
+        }
+        assert!(between > 0, "{flags}: all tables lie after all code");
     }
 }
 
