@@ -117,6 +117,8 @@ pub struct Variant {
     pub stripped: Stripped,
     /// Copies of basic blocks.
     pub blocks: Blocks,
+    /// Whether the laws that hold of any layout are checked, too: they do not depend on the toolchain, so for the first one alone.
+    pub with_laws: bool,
 }
 
 impl Variant {
@@ -226,12 +228,14 @@ fn fixture_variants(directory: &Path) -> Result<Vec<Variant>, String> {
         } else {
             vec![(join(flavour, ""), build.value.clone(), None)]
         };
+        let mut with_laws = true;
         for (name, command, toolchain) in names {
             if !applies(&build.filter, &name) {
                 continue;
             }
             let full_name = format!("{case}/{name}");
             let mut variant = variant(full_name, &name, directory, &source, command, &directives)?;
+            variant.with_laws = std::mem::take(&mut with_laws);
             if let Some(toolchain) = toolchain {
                 let prepare = variant.prepare.iter().map(|line| with_toolchain(line, toolchain));
                 variant.prepare = prepare.collect::<Result<_, String>>()?;
@@ -268,6 +272,7 @@ fn variant(
         with_copies: true,
         stripped: Stripped::Same,
         blocks: Blocks::Same,
+        with_laws: true,
     };
     for directive in directives.iter().filter(|directive| applies(&directive.filter, name)) {
         let value = directive.value.clone();
