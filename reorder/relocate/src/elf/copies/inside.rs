@@ -1,7 +1,7 @@
 //! Finds code and data that know a place inside a function and may compare it with an interrupted program counter.
 //!
 //! A copy is elsewhere, so a function with such a place is not copied. Addresses relative to the instruction are searched for at
-//! every byte of the code, however it is cut into instructions. In an image at a fixed address a constant may be such a
+//! every byte of the code, apart from bytes of functions that are certainly parts of other instructions. In an image at a fixed address a constant may be such a
 //! place: operands of instructions, and words of eight bytes. Nothing moves here, so a constant that is missed
 //! matters only to code that compares it with a program counter. Such code looks places up in a list, so on x86-64 a word counts
 //! that has another address of code close by: alone, it is most often text or a number.
@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::bodies::Body;
+use super::split_bytes::SplitBytes;
 use super::x86_64;
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
@@ -23,6 +24,8 @@ use reorder_image::elf::file::{ElfFile, Linkage};
 
 /// Bytes of an address.
 const WORD: u64 = 8;
+/// Bytes of the displacement that ends a `LEA` of x86-64.
+const DISPLACEMENT: u64 = 4;
 /// More than any switch has.
 const MAX_ENTRIES: u64 = 1 << 16;
 
@@ -50,6 +53,7 @@ impl<'run> Insides<'run> {
         ranges.sort_unstable_by_key(|(range, ..)| range.start);
         let (evidence, instructions) = (vec![None; bodies.len()], BTreeMap::new());
         let mut insides = Self { ranges, evidence, instructions };
+        let mut split = SplitBytes::new(analysis);
         let is_fixed = file.linkage == Linkage::FixedAddress;
         if is_fixed && file.processor == Processor::X86_64 {
             for (value, place) in operands_of_code(&analysis.code, &analysis.partition) {
@@ -81,7 +85,9 @@ impl<'run> Insides<'run> {
             }
             if section.is_executable() {
                 for (target, place) in formed_addresses(file.processor, bytes, section.address) {
-                    insides.note(target, place);
+                    if insides.is_inside(target) && !split.are_before(place.plus(DISPLACEMENT)) {
+                        insides.note(target, place);
+                    }
                 }
             }
         }

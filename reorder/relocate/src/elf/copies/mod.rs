@@ -29,6 +29,7 @@ mod references;
 mod return_address;
 mod rows;
 mod sections;
+mod split_bytes;
 mod step;
 mod tables;
 mod tables_of_addresses;

@@ -1,6 +1,6 @@
 //! Who may know a place inside a function with a copy, and compare it with an interrupted or returning program counter.
 //!
-//! Code is read at any division into instructions. In images at a fixed address, constants are such places: operands of
+//! Code is read at any division into instructions, apart from functions that have only one. In images at a fixed address, constants are such places: operands of
 //! instructions, from the start and the end of each function on (functions that overlap count as one), and words of eight bytes.
 //! On AArch64 those count at any multiple of four. On x86-64 a word counts if it is the address of an instruction and stands in a list:
 //! a lone number is mostly text. Entries of tables through which functions jump are no such list.
@@ -12,6 +12,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use super::code::{aligned_words, distances, has_known_format, lea_targets};
 use super::copies::Copies;
+use super::whole_functions::WholeFunctions;
 use crate::aarch64::Form;
 use crate::elf::absolute::section_constants;
 use crate::moves::AddressMoves;
@@ -26,6 +27,7 @@ const WORD: u64 = 8;
 /// a copied call of the original returns.
 pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findings: &mut Findings) {
     let image = copies.old;
+    let mut whole = WholeFunctions::default();
     let mut differs = |target: u64, place: u64| {
         let (target, place) = (Address(target), Address(place));
         if copies.is_known_inside(target, place) {
@@ -36,7 +38,13 @@ pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findi
     };
     for section in image.code_sections() {
         match image.processor {
-            Processor::X86_64 => lea_targets(section).for_each(|(target, place)| differs(target, place)),
+            Processor::X86_64 => {
+                let is_known = |target, place| copies.is_known_inside(Address(target), Address(place));
+                let known = lea_targets(section).filter(|(target, place)| is_known(*target, *place));
+                known
+                    .filter(|(target, place)| !whole.forms_other(copies, functions, *target, *place))
+                    .for_each(|(target, place)| differs(target, place));
+            }
             Processor::Aarch64 => distances(section)
                 .filter(|(kind, ..)| *kind == Form::Adr)
                 .for_each(|(_, target, place)| differs(target, place)),
@@ -90,7 +98,11 @@ fn retain_places(copies: &Copies<'_>, functions: &AddressMoves, listed: &mut Vec
     });
 }
 
-fn instructions(copies: &Copies<'_>, start: Address, size: u64) -> impl Iterator<Item = Instruction> + use<> {
+pub(super) fn instructions(
+    copies: &Copies<'_>,
+    start: Address,
+    size: u64,
+) -> impl Iterator<Item = Instruction> + use<> {
     let code = copies.originals(start).unwrap_or_default();
     let code = code[..code.len().min(usize::try_from(size).unwrap_or(usize::MAX))].to_vec();
     let mut position = 0;

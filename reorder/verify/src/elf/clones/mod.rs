@@ -40,6 +40,7 @@ mod unwind;
 mod unwind_fragments;
 mod unwind_functions;
 mod unwind_homes;
+mod whole_functions;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
