@@ -28,6 +28,7 @@ mod tables;
 mod unwind;
 pub(crate) mod unwind_walk;
 pub(crate) mod view;
+mod whole_functions;
 
 pub(crate) use recover::recover_moves;
 

@@ -12,9 +12,9 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use super::code::{aligned_words, distances, has_known_format, lea_targets};
 use super::copies::Copies;
-use super::whole_functions::WholeFunctions;
 use crate::aarch64::Form;
 use crate::elf::absolute::section_constants;
+use crate::elf::whole_functions::WholeFunctions;
 use crate::moves::AddressMoves;
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
@@ -42,7 +42,7 @@ pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findi
                 let is_known = |target, place| copies.is_known_inside(Address(target), Address(place));
                 let known = lea_targets(section).filter(|(target, place)| is_known(*target, *place));
                 known
-                    .filter(|(target, place)| !whole.forms_other(copies, functions, *target, *place))
+                    .filter(|(target, place)| !whole.forms_other(image, functions, *target, *place))
                     .for_each(|(target, place)| differs(target, place));
             }
             Processor::Aarch64 => distances(section)

@@ -40,7 +40,6 @@ mod unwind;
 mod unwind_fragments;
 mod unwind_functions;
 mod unwind_homes;
-mod whole_functions;
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -10,6 +10,7 @@ use crate::elf::absolute::section_constants;
 use crate::elf::clones::lea_targets;
 use crate::elf::dispatch::Word;
 use crate::elf::view::ElfView;
+use crate::elf::whole_functions::WholeFunctions;
 use crate::moves::AddressMoves;
 use reorder_base::address::Address;
 
@@ -43,6 +44,7 @@ impl<'a> HeldPlaces<'a> {
             let after = known.partition_point(|range| range.start <= place);
             known[..after].last().is_some_and(|range| place < range.end)
         };
+        let mut whole = WholeFunctions::default();
         let mut held: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
         let mut note = |value: u64| {
             let at = functions.as_slice().partition_point(|function| function.old_start.0 <= value);
@@ -57,7 +59,15 @@ impl<'a> HeldPlaces<'a> {
         for section in image.sections.iter().filter(|section| section.is_loaded()) {
             if section.is_code() {
                 section_constants(section, functions).for_each(|(_, value)| note(value));
-                lea_targets(section).for_each(|(value, _)| note(value));
+                let is_inside = |value: u64| {
+                    let function = functions.containing(Address(value));
+                    function.is_some_and(|function| function.old_start.0 < value)
+                };
+                lea_targets(section)
+                    .filter(|(value, place)| {
+                        is_inside(*value) && !whole.forms_other(image, functions, *value, *place)
+                    })
+                    .for_each(|(value, _)| note(value));
             } else if !section.name.starts_with(b".eh_frame") {
                 let first = (section.address.wrapping_neg() % 8) as usize;
                 for (number, word) in

@@ -3,31 +3,30 @@
 
 use std::collections::BTreeMap;
 
-use iced_x86::{FlowControl, Instruction, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
-use super::copies::Copies;
-use super::insides::instructions;
+use super::view::ElfView;
 use crate::moves::{AddressMoves, Move};
 use reorder_base::address::Address;
 
 /// What was read last: places that ascend read each function once.
 #[derive(Default)]
-pub(super) struct WholeFunctions {
+pub(in crate::elf) struct WholeFunctions {
     last: Option<(Address, Option<BTreeMap<u64, Instruction>>)>,
 }
 
 impl WholeFunctions {
     /// Whether the bytes before and at `place`, which seem to be a `LEA` of `target`, are certainly parts of other instructions.
-    pub(super) fn forms_other(
+    pub(in crate::elf) fn forms_other(
         &mut self,
-        copies: &Copies<'_>,
+        image: &ElfView<'_>,
         functions: &AddressMoves,
         target: u64,
         place: u64,
     ) -> bool {
         let Some(function) = functions.containing(Address(place)) else { return false };
         if self.last.as_ref().is_none_or(|(start, _)| *start != function.old_start) {
-            self.last = Some((function.old_start, read(copies, function)));
+            self.last = Some((function.old_start, read(image, function)));
         }
         let read = self.last.as_ref().and_then(|(_, read)| read.as_ref());
         let around = read.and_then(|read| read.range(..place).next_back());
@@ -39,12 +38,14 @@ impl WholeFunctions {
 }
 
 /// The instructions of the function by their addresses; `None` if it may be read in another way.
-fn read(copies: &Copies<'_>, function: &Move) -> Option<BTreeMap<u64, Instruction>> {
-    let all = instructions(copies, function.old_start, function.size);
-    let all: BTreeMap<u64, Instruction> = all
+fn read(image: &ElfView<'_>, function: &Move) -> Option<BTreeMap<u64, Instruction>> {
+    let (start, end) = (function.old_start.0, function.old_end().0);
+    let code = image.code_at(start, end)?.at(start, function.size)?;
+    let all: BTreeMap<u64, Instruction> = Decoder::with_ip(64, code, start, DecoderOptions::NONE)
+        .into_iter()
         .map(|instruction| (!instruction.is_invalid()).then(|| (instruction.ip(), instruction)))
         .collect::<Option<_>>()?;
-    let range = function.old_start.0..function.old_end().0;
+    let range = start..end;
     let ends_there = all.last_key_value().is_some_and(|(_, last)| last.next_ip() == range.end);
     let branches = all.values().filter(|instruction| {
         matches!(
