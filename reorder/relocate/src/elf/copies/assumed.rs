@@ -70,7 +70,8 @@ impl Assumed {
             let bytes = file.section_bytes(section);
             let flagged = flagged(analysis, bytes, section.address, starts);
             let flagged = flagged.filter(|(place, _)| {
-                is_in_list(file, analysis, *place) || has_neighbour(analysis, section, bytes, *place)
+                is_in_list(file, analysis, *place, |_| true)
+                    || has_neighbour(analysis, section, bytes, *place)
             });
             excluded.extend(flagged.map(|(_, start)| start));
             excluded.extend(patchable(analysis, bytes, section.address, starts));

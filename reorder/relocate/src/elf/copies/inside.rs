@@ -71,7 +71,7 @@ impl<'run> Insides<'run> {
                     let may_be_known = match file.processor {
                         Processor::X86_64 => {
                             insides.is_inside(value)
-                                && is_in_list(file, analysis, place)
+                                && is_in_list(file, analysis, place, |other| !split.are_before(other))
                                 && !own_entries.contains(&place)
                                 && !insides.is_operand(analysis, place)
                                 && insides.starts_instruction(analysis, value)
@@ -146,14 +146,21 @@ impl<'run> Insides<'run> {
     }
 }
 
-/// Whether one of the words close to that at `place` holds an address of code, as in a list of places.
-pub(super) fn is_in_list(file: &ElfFile<'_>, analysis: &Analysis<'_>, place: Address) -> bool {
+/// Whether one of the words close to that at `place` holds an address of code that `may_be_place` does not rule out, as in a list
+/// of places.
+pub(super) fn is_in_list(
+    file: &ElfFile<'_>,
+    analysis: &Analysis<'_>,
+    place: Address,
+    mut may_be_place: impl FnMut(Address) -> bool,
+) -> bool {
     /// Words of the largest entry of such a list.
     const ENTRY: u64 = 3;
-    let is_code = |at: u64| {
+    let mut is_code = |at: u64| {
         let word = file.bytes_at(Address(at), WORD)?.first_chunk()?;
-        let region = analysis.code.region(Address(u64::from_le_bytes(*word)));
-        Some(matches!(region, Region::Arena | Region::FixedCode))
+        let address = Address(u64::from_le_bytes(*word));
+        let is_code = matches!(analysis.code.region(address), Region::Arena | Region::FixedCode);
+        Some(is_code && may_be_place(address))
     };
     place.0.is_multiple_of(WORD)
         && (1..=ENTRY).any(|words| {

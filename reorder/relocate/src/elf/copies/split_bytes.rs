@@ -19,7 +19,8 @@ impl<'run> SplitBytes<'run> {
         Self { analysis, last: None }
     }
 
-    /// Whether no instruction ends at `end`, for certain: the bytes before it lie in a function of x86-64 that decodes completely.
+    /// Whether no instruction ends at `end`, for certain, so that none begins there either: the bytes before it lie in a function of
+    /// x86-64 that decodes completely.
     pub(super) fn are_before(&mut self, end: Address) -> bool {
         let (partition, code) = (&self.analysis.partition, &self.analysis.code);
         let last_byte = end.0.checked_sub(1).map(Address);
