@@ -467,6 +467,43 @@ int main(int count, char **arguments) {
     assert!(report.contains("\"name\": \"work\""), "`work` is not copied: {report}");
 }
 
+/// A `LEA` of a place inside `work` counts wherever it may run, and not where its bytes are certainly parts of another instruction.
+#[test]
+fn parts_of_instructions_are_no_places_inside() {
+    let source = r#"
+#include <stdio.h>
+#define LEA(prefix) prefix ".byte 0x8d, 0x05\n.long middle - . - 4\n.byte 0, 0\nret\n"
+#define FUNCTION(name, code) ".globl " name "\n.type " name ", @function\n" name ": " code ".size " name ", . - " name "\n"
+__asm__(".text\n" FUNCTION("work", "leal 1(%rdi), %eax\nmiddle: ret\n")
+#if defined HIDDEN
+        FUNCTION("hold", LEA(".byte 0x48, 0xb8\n"))
+#elif defined ENTERED
+        FUNCTION("hold", "jmp 1f\n" LEA(".byte 0x48, 0xb8\n1: "))
+#elif defined NESTED
+        FUNCTION("hold", "ret\n.byte 0x48, 0xb8\n" FUNCTION("nested", LEA("")))
+#else
+        FUNCTION("hold", "ret\n") LEA(".byte 0x48, 0xb8\n")
+#endif
+);
+int work(int);
+void hold(void);
+int main(int count, char **arguments) {
+  (void)arguments;
+  hold();
+  printf("%d\n", work(count));
+  return 0;
+}
+"#;
+    for linking in ["-fPIE -pie", "-fno-pie -no-pie"] {
+        for (variant, is_known) in [("HIDDEN", false), ("ENTERED", true), ("NESTED", true), ("BETWEEN", true)]
+        {
+            let build = format!("gcc -O1 {linking} -D{variant} program.c -o program");
+            let report = same_with(source, &build, "--clone=all");
+            assert_eq!(report.contains("inside_known"), is_known, "{linking} {variant}: {report}");
+        }
+    }
+}
+
 /// In a program at a fixed address, numbers of four bytes equal some place inside a function by chance.
 #[test]
 fn numbers_are_no_places_inside() {
