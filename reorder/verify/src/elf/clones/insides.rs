@@ -2,8 +2,8 @@
 //!
 //! Code is read at any division into instructions, apart from functions that have only one. In images at a fixed address, constants are such places: operands of
 //! instructions, from the start and the end of each function on (functions that overlap count as one), and words of eight bytes.
-//! On AArch64 those count at any multiple of four. On x86-64 a word counts if it is the address of an instruction and stands in a list:
-//! a lone number is mostly text. Entries of tables through which functions jump are no such list.
+//! On AArch64 those count at any multiple of four. On x86-64 a word counts if it is the address of an instruction and stands in a list
+//! with another one: a lone number is mostly text. Entries of tables through which functions jump are no such list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,6 +68,10 @@ pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findi
     }
     if is_x86 {
         retain_places(copies, functions, &mut listed);
+        listed.retain(|(place, _)| {
+            let mut close = code_close_to(copies, *place);
+            close.any(|address| !whole.is_within_instruction(image, functions, address))
+        });
     }
     listed.into_iter().for_each(|(place, value)| differs(value, place));
 }
@@ -118,11 +122,14 @@ pub(super) fn instructions(
 /// Whether the word at `place` may be one of a list of places: it is aligned, and one of the two words on each side is an address
 /// of code, too.
 pub(super) fn is_listed(copies: &Copies<'_>, place: u64) -> bool {
-    let is_code = |place: u64| {
-        copies.old.word_at(place).is_some_and(|value| copies.old.code_at(value, value).is_some())
-    };
+    place.is_multiple_of(WORD) && code_close_to(copies, place).next().is_some()
+}
+
+/// The addresses of code among the two words on each side of that at `place`.
+fn code_close_to(copies: &Copies<'_>, place: u64) -> impl Iterator<Item = u64> {
     let close = [1, 2].map(|words| [place.wrapping_sub(words * WORD), place.wrapping_add(words * WORD)]);
-    place.is_multiple_of(WORD) && close.into_iter().flatten().any(is_code)
+    let words = close.into_iter().flatten().filter_map(|place| copies.old.word_at(place));
+    words.filter(|value| copies.old.code_at(*value, *value).is_some())
 }
 
 /// Places of entries of tables of addresses through which functions jump, by one instruction or two. A table goes on as far as
