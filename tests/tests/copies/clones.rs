@@ -472,7 +472,7 @@ int main(int count, char **arguments) {
 fn parts_of_instructions_are_no_places_inside() {
     let source = r#"
 #include <stdio.h>
-#define LEA(prefix) prefix ".byte 0x8d, 0x05\n.long middle - . - 4\n.byte 0, 0\nret\n"
+#define LEA(prefix) prefix ".byte 0x8d, 0x05\n.long middle - . - 4\n.byte 0x90, 0x90\nret\n"
 #define FUNCTION(name, code) ".globl " name "\n.type " name ", @function\n" name ": " code ".size " name ", . - " name "\n"
 __asm__(".text\n" FUNCTION("work", "leal 1(%rdi), %eax\nmiddle: ret\n")
 #if defined HIDDEN

@@ -1,7 +1,8 @@
 //! Finds code and data that know a place inside a function and may compare it with an interrupted program counter.
 //!
 //! A copy is elsewhere, so a function with such a place is not copied. Addresses relative to the instruction are searched for at
-//! every byte of the code, apart from bytes of functions that are certainly parts of other instructions. In an image at a fixed address a constant may be such a
+//! every byte of the code. Bytes do not count where their function can be read in one way only and they are parts of other
+//! instructions there. In an image at a fixed address a constant may be such a
 //! place: operands of instructions, and words of eight bytes. Nothing moves here, so a constant that is missed
 //! matters only to code that compares it with a program counter. Such code looks places up in a list, so on x86-64 a word counts
 //! that has another address of code close by: alone, it is most often text or a number.
@@ -24,8 +25,6 @@ use reorder_image::elf::file::{ElfFile, Linkage};
 
 /// Bytes of an address.
 const WORD: u64 = 8;
-/// Bytes of the displacement that ends a `LEA` of x86-64.
-const DISPLACEMENT: u64 = 4;
 /// More than any switch has.
 const MAX_ENTRIES: u64 = 1 << 16;
 
@@ -71,10 +70,10 @@ impl<'run> Insides<'run> {
                     let may_be_known = match file.processor {
                         Processor::X86_64 => {
                             insides.is_inside(value)
-                                && is_in_list(file, analysis, place, |other| !split.are_before(other))
                                 && !own_entries.contains(&place)
                                 && !insides.is_operand(analysis, place)
                                 && insides.starts_instruction(analysis, value)
+                                && is_in_list(file, analysis, place, |other| !split.has_middle_at(other))
                         }
                         _ => true,
                     };
@@ -85,7 +84,7 @@ impl<'run> Insides<'run> {
             }
             if section.is_executable() {
                 for (target, place) in formed_addresses(file.processor, bytes, section.address) {
-                    if insides.is_inside(target) && !split.are_before(place.plus(DISPLACEMENT)) {
+                    if insides.is_inside(target) && !split.are_no_lea(place) {
                         insides.note(target, place);
                     }
                 }

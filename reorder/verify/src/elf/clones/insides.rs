@@ -1,6 +1,6 @@
 //! Who may know a place inside a function with a copy, and compare it with an interrupted or returning program counter.
 //!
-//! Code is read at any division into instructions, apart from functions that have only one. In images at a fixed address, constants are such places: operands of
+//! Code is read at any division into instructions; a function that can be read in one way only is read in that way. In images at a fixed address, constants are such places: operands of
 //! instructions, from the start and the end of each function on (functions that overlap count as one), and words of eight bytes.
 //! On AArch64 those count at any multiple of four. On x86-64 a word counts if it is the address of an instruction and stands in a list
 //! with another one: a lone number is mostly text. Entries of tables through which functions jump are no such list.
@@ -27,7 +27,7 @@ const WORD: u64 = 8;
 /// a copied call of the original returns.
 pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findings: &mut Findings) {
     let image = copies.old;
-    let mut whole = WholeFunctions::default();
+    let mut whole = WholeFunctions::new(image, functions);
     let mut differs = |target: u64, place: u64| {
         let (target, place) = (Address(target), Address(place));
         if copies.is_known_inside(target, place) {
@@ -42,7 +42,7 @@ pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findi
                 let is_known = |target, place| copies.is_known_inside(Address(target), Address(place));
                 let known = lea_targets(section).filter(|(target, place)| is_known(*target, *place));
                 known
-                    .filter(|(target, place)| !whole.forms_other(image, functions, *target, *place))
+                    .filter(|(target, place)| !whole.is_no_lea(*target, *place))
                     .for_each(|(target, place)| differs(target, place));
             }
             Processor::Aarch64 => distances(section)
@@ -70,7 +70,7 @@ pub(super) fn check_insides(copies: &Copies<'_>, functions: &AddressMoves, findi
         retain_places(copies, functions, &mut listed);
         listed.retain(|(place, _)| {
             let mut close = code_close_to(copies, *place);
-            close.any(|address| !whole.is_within_instruction(image, functions, address))
+            close.any(|address| !whole.is_within_instruction(address))
         });
     }
     listed.into_iter().for_each(|(place, value)| differs(value, place));

@@ -185,7 +185,7 @@ fn described_points(copies: &Copies<'_>) -> Vec<Point> {
 }
 
 /// Starts of functions, according to unwind entries and symbols.
-fn function_starts(image: &ElfView<'_>) -> Result<BTreeSet<Address>> {
+pub(in crate::elf) fn function_starts(image: &ElfView<'_>) -> Result<BTreeSet<Address>> {
     let section = image.section(b".eh_frame");
     let mut starts = BTreeSet::new();
     for entry in section.into_iter().flat_map(UnwindEntries::of) {

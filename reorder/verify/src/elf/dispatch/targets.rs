@@ -14,7 +14,10 @@ pub(crate) fn targets(image: &ElfView<'_>, (anchor, word): (u64, Word), starts: 
     let count = word.index.most.saturating_sub(word.index.least).saturating_add(1).min(MAX_WORDS);
     let least = if word.index.is_free() { 0 } else { word.index.least };
     let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
-    let next = starts.get(starts.partition_point(|other| other.0 <= start)).copied();
+    // The label of a table may come after the first words that the index admits.
+    let has_label = (start..start.saturating_add(count * u64::from(word.width))).contains(&anchor);
+    let first = if has_label { anchor } else { start };
+    let next = starts.get(starts.partition_point(|other| other.0 <= first)).copied();
     let next = next.filter(|_| word.index.is_free() || !word.index.is_compared);
     let limit = next.map_or(u64::MAX, |next| next.0);
     let mut found = Vec::new();

@@ -44,7 +44,7 @@ impl<'a> HeldPlaces<'a> {
             let after = known.partition_point(|range| range.start <= place);
             known[..after].last().is_some_and(|range| place < range.end)
         };
-        let mut whole = WholeFunctions::default();
+        let mut whole = WholeFunctions::new(image, functions);
         let mut held: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
         let mut note = |value: u64| {
             let at = functions.as_slice().partition_point(|function| function.old_start.0 <= value);
@@ -64,9 +64,7 @@ impl<'a> HeldPlaces<'a> {
                     function.is_some_and(|function| function.old_start.0 < value)
                 };
                 lea_targets(section)
-                    .filter(|(value, place)| {
-                        is_inside(*value) && !whole.forms_other(image, functions, *value, *place)
-                    })
+                    .filter(|(value, place)| is_inside(*value) && !whole.is_no_lea(*value, *place))
                     .for_each(|(value, _)| note(value));
             } else if !section.name.starts_with(b".eh_frame") {
                 let first = (section.address.wrapping_neg() % 8) as usize;

@@ -167,7 +167,8 @@ impl Tables<'_> {
 
     /// The start of the next table that is certain to be one.
     fn next_start(&self, table: &Table) -> Address {
-        let after = self.starts.partition_point(|&start| start <= table.start);
+        let first = table.start.max(table.certain_start());
+        let after = self.starts.partition_point(|&start| start <= first);
         self.starts.get(after).copied().unwrap_or(LAST)
     }
 
