@@ -417,7 +417,7 @@ int main(int count, char **words) {
         for seed in 1..20 {
             let output = directory.path().join(format!("copies{seed}"));
             let report = copied(&program, &output, seed, &["--assume-pointers"]);
-            assert_eq!(run(&mut Command::new(&output)), before, "{compiler}, seed {seed}");
+            assert_eq!(run(&mut Command::new(&output)), before, "{flags}, seed {seed}");
             words += report["clones"]["assumed_pointers"]["words"].as_u64().unwrap_or(0);
         }
         words
@@ -452,7 +452,7 @@ int main(int count, char **words) {
         for seed in 1..12 {
             let output = directory.path().join(format!("copies{seed}"));
             copied(&program, &output, seed, &["--assume-pointers"]);
-            assert_eq!(run(&mut Command::new(&output)), before, "{compiler}, seed {seed}");
+            assert_eq!(run(&mut Command::new(&output)), before, "{flags}, seed {seed}");
         }
     }
 }
