@@ -91,7 +91,7 @@ pub(super) fn collect(
             Err((obstacle, place)) => skipped.push((block, obstacle, place)),
         }
     }
-    let known = Insides::find(file, analysis, &bodies);
+    let known = Insides::find(file, analysis, &functions.found, &bodies);
     let mut kept = (Vec::with_capacity(bodies.len()), Vec::with_capacity(bodies.len()));
     for ((body, entries), evidence) in bodies.into_iter().zip(entries).zip(known) {
         match evidence {

@@ -38,10 +38,12 @@ pub(super) struct Insides<'run> {
 }
 
 impl<'run> Insides<'run> {
-    /// For each of `bodies` a place in the image that may hold an address inside it, if there is one outside of the body.
+    /// For each of `bodies` a place in the image that may hold an address inside it, if there is one outside of the body. Nothing
+    /// describes the functions `found`, which ascend.
     pub(super) fn find(
         file: &ElfFile<'_>,
         analysis: &Analysis<'_>,
+        found: &[Range<Address>],
         bodies: &'run [Body],
     ) -> Vec<Option<Address>> {
         let mut ranges: Vec<_> = bodies
@@ -52,7 +54,7 @@ impl<'run> Insides<'run> {
         ranges.sort_unstable_by_key(|(range, ..)| range.start);
         let (evidence, instructions) = (vec![None; bodies.len()], BTreeMap::new());
         let mut insides = Self { ranges, evidence, instructions };
-        let mut split = SplitBytes::new(analysis);
+        let mut split = SplitBytes::new(analysis, found);
         let is_fixed = file.linkage == Linkage::FixedAddress;
         if is_fixed && file.processor == Processor::X86_64 {
             for (value, place) in operands_of_code(&analysis.code, &analysis.partition) {

@@ -1,6 +1,7 @@
 //! Bytes that look like an instruction and are parts of others: in functions that can be read in one way only.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
@@ -13,13 +14,15 @@ use super::x86_64;
 /// Finds such bytes. Each function is read once.
 pub(super) struct SplitBytes<'run> {
     analysis: &'run Analysis<'run>,
+    /// Functions that nothing describes, ascending: where they begin and end is a guess.
+    found: &'run [Range<Address>],
     /// Where the instructions of each function end that was asked for; `None` if it may be read in another way.
     ends: BTreeMap<BlockIndex, Option<Vec<Address>>>,
 }
 
 impl<'run> SplitBytes<'run> {
-    pub(super) fn new(analysis: &'run Analysis<'run>) -> Self {
-        Self { analysis, ends: BTreeMap::new() }
+    pub(super) fn new(analysis: &'run Analysis<'run>, found: &'run [Range<Address>]) -> Self {
+        Self { analysis, found, ends: BTreeMap::new() }
     }
 
     /// Whether the bytes around `place`, which look like a `LEA` with its displacement there, are certainly parts of other
@@ -42,8 +45,10 @@ impl<'run> SplitBytes<'run> {
 
     fn block(&self, address: Address) -> Option<(BlockIndex, &'run Block)> {
         let index = self.analysis.partition.block_containing(address)?;
-        let is_read = self.analysis.code.processor == Processor::X86_64;
-        is_read.then(|| (index, self.analysis.partition.block(index)))
+        let block = self.analysis.partition.block(index);
+        let next = self.found.partition_point(|found| found.end <= block.start);
+        let is_found = self.found.get(next).is_some_and(|found| found.start < block.end);
+        (self.analysis.code.processor == Processor::X86_64 && !is_found).then_some((index, block))
     }
 
     fn ends_of(&mut self, index: BlockIndex) -> Option<&[Address]> {
