@@ -102,11 +102,7 @@ fn retain_places(copies: &Copies<'_>, functions: &AddressMoves, listed: &mut Vec
     });
 }
 
-pub(super) fn instructions(
-    copies: &Copies<'_>,
-    start: Address,
-    size: u64,
-) -> impl Iterator<Item = Instruction> + use<> {
+fn instructions(copies: &Copies<'_>, start: Address, size: u64) -> impl Iterator<Item = Instruction> + use<> {
     let code = copies.originals(start).unwrap_or_default();
     let code = code[..code.len().min(usize::try_from(size).unwrap_or(usize::MAX))].to_vec();
     let mut position = 0;

@@ -61,8 +61,8 @@ impl Table {
     }
 
     /// The first word that is certain to be of this table. Code names a table by its label, and adds words to that label's
-    /// address. The bounds of the
-    /// index may admit words before the label that are never read, and that may be the last ones of another table.
+    /// address. The bounds of the index may admit words before the label that are never read, and that may be the last ones of
+    /// another table. Never before `start`.
     pub(super) fn certain_start(&self) -> Address {
         let before = self.anchor.0.checked_sub(self.start.0);
         let is_word = |before: &u64| {

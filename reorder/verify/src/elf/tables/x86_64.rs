@@ -167,7 +167,7 @@ impl Tables<'_> {
 
     /// The start of the next table that is certain to be one.
     fn next_start(&self, table: &Table) -> Address {
-        let first = table.start.max(table.certain_start());
+        let first = table.certain_start();
         let after = self.starts.partition_point(|&start| start <= first);
         self.starts.get(after).copied().unwrap_or(LAST)
     }
