@@ -153,17 +153,16 @@ pub fn shell(line: &str, limit: Duration) -> Result<String, String> {
 /// The exit status, or `None` when `limit` passed first.
 fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let start = Instant::now();
-    // Most programs end within milliseconds; later polls may be less frequent.
-    let mut pause = Duration::from_micros(500);
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if start.elapsed() > limit {
+        let elapsed = start.elapsed();
+        if elapsed > limit {
             return Ok(None);
         }
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
+        // Programs that end within milliseconds are most of them: nobody waits longer for the end than a tenth of the run.
+        thread::sleep((elapsed / 10).clamp(Duration::from_micros(200), Duration::from_millis(20)));
     }
 }
 

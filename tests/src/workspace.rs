@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use tempfile::TempDir;
+
 /// The command under test, built once per test program in the profile of that program.
 ///
 /// Cargo gives the path of a binary only to tests of the package that owns it, hence the nested build.
@@ -70,6 +72,15 @@ pub fn reorder() -> Command {
 /// The root of the workspace.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace")
+}
+
+/// A new folder beside the build, which is on a disk: a file system in memory has no cold starts, and profiles leave out code
+/// from below `/dev`.
+///
+/// # Panics
+/// When it cannot be made.
+pub fn directory_on_disk() -> TempDir {
+    TempDir::with_prefix_in("scratch", profile_directory()).expect("a folder beside the build")
 }
 
 /// `target/debug` or `target/release`: two levels above a test program, one above a binary.

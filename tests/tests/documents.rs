@@ -299,14 +299,9 @@ fn check(block: &Block) -> Result<(), Failed> {
 fn workplace() -> TempDir {
     static MODEL: OnceLock<TempDir> = OnceLock::new();
     let model = MODEL.get_or_init(model);
-    let folder = place();
+    let folder = workspace::directory_on_disk();
     shell(&format!("cp -r '{}/.' '{}'", model.path().display(), folder.path().display()), LIMIT).unwrap();
     folder
-}
-
-/// Next to the build, which is on a disk: a file system in memory has no cold starts.
-fn place() -> TempDir {
-    TempDir::with_prefix_in("documents", workspace::reorder_path().parent().unwrap()).unwrap()
 }
 
 const PROGRAM: &str = r#"
@@ -332,7 +327,7 @@ int main(int count, char **words) {
 "#;
 
 fn model() -> TempDir {
-    let folder = place();
+    let folder = workspace::directory_on_disk();
     let path = folder.path();
     let wrapper = workspace::build("reorder-linker-plugin", &["--bins"]);
     std::fs::create_dir(path.join("bin")).unwrap();

@@ -17,8 +17,7 @@ const RANDOM: [&str; 4] = ["--strategy", "random", "--seed", "5"];
 
 /// A directory on the file system of the build: a temporary one in memory may not support attributes.
 fn scratch() -> TempDir {
-    let parent = workspace::reorder_path().parent().unwrap();
-    let directory = tempfile::Builder::new().prefix("replace").tempdir_in(parent).unwrap();
+    let directory = workspace::directory_on_disk();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     directory
 }

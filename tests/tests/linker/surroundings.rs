@@ -28,7 +28,9 @@ fn dependency_files_name_nothing_of_ours() {
         build.must(&format!("{linker} --dependency-file=plain.d \"$PWD/m.o\" -o \"$PWD/out put\""));
         let read = |name: &str| String::from_utf8(build.bytes(name)).unwrap();
         let (ours, plain) = (read("ours.d"), read("plain.d"));
-        assert!(!ours.contains("reorder"), "{linker}: {ours}");
+        // The folder's own name is the business of whoever runs the test.
+        let names = ours.replace(&*build.folder().parent().unwrap().to_string_lossy(), "");
+        assert!(!names.contains("reorder"), "{linker}: {ours}");
         let first = |text: &str| text.lines().next().unwrap().to_owned();
         assert_eq!(first(&ours), first(&plain), "{linker}");
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use end_to_end::process::shell;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
+use end_to_end::workspace::directory_on_disk;
 use reorder_base::address::{Address, RuntimeAddress};
 use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_bytes, read_files};
 
@@ -103,7 +104,7 @@ struct Recorded {
 
 impl Recorded {
     fn new(options: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = directory_on_disk();
         let recorded = Self { directory };
         let source = sample("source/spin.c");
         // lld gives code addresses that differ from its offsets in the file.
@@ -284,7 +285,7 @@ fn fresh_probes_are_the_entries_that_perf_prints() {
         std::io::stderr().write_all(message.as_bytes()).unwrap();
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
+    let directory = directory_on_disk();
     let run =
         |command: &str| shell(&format!("cd {} && {command}", directory.path().display()), LIMIT).unwrap();
     run(&format!("gcc -O1 {} -o demo", sample("source/demo.c").display()));
