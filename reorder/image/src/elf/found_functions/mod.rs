@@ -12,6 +12,7 @@
 //! A range ends with the last instruction that is reached before the next start. Jump tables are not read here: a function
 //! with computed jumps is taken to go on up to the filler that linkers put between functions.
 
+mod convention;
 mod evidence;
 mod extent;
 mod learned;
@@ -76,9 +77,10 @@ pub(super) fn find(
     let pointed = roots.pointed.into_iter().map(|(_, target)| target);
     let mut named: Vec<Address> = roots.starts.into_iter().chain(pointed).collect();
     named.extend(learned::named_by_words(file, &learned));
-    let without_learned = found.clone();
+    let without_learned = search.conventional(found.clone());
     found.extend(learned);
     found.sort_unstable_by_key(|range| range.start);
+    let found = search.conventional(found);
     let stated = search.stated_ranges(found, &described, &named);
     // Learned functions that name each other in a long chain cost themselves alone.
     let stated = stated.or_else(|| search.stated_ranges(without_learned, &described, &named));

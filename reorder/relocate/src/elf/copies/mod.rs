@@ -19,6 +19,7 @@ mod exceptions;
 mod fragments;
 mod inside;
 mod obstacle;
+mod own_convention;
 mod placed;
 mod placed_tables;
 mod places;

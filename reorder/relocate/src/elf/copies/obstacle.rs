@@ -14,7 +14,7 @@ pub enum Obstacle {
     Overlap,
     /// It calls a place inside itself to learn where it is.
     TakesOwnPlace,
-    /// It compares an address that it returns to, or calls a function that computes with one.
+    /// It compares an address that it returns to, calls a function that computes with one, or calls a run-time that may look it up.
     ReturnAddressKnown,
     /// It calls directly before a return, which the callee may skip.
     CallBeforeReturn,
@@ -37,7 +37,7 @@ impl fmt::Display for Obstacle {
             Self::Overlap => "control reaches the middle of an instruction",
             Self::TakesOwnPlace => "it calls a place inside itself",
             Self::ReturnAddressKnown => {
-                "it refers to the address after one of its calls, or calls a function that computes with its return address"
+                "it refers to the address after one of its calls, or calls code that computes with its return address or may look it up"
             }
             Self::CallBeforeReturn => "it calls directly before a return, which the callee may skip",
             Self::BytesBeforeEntry => "callers may read the bytes before its entry",

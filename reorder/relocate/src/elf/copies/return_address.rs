@@ -10,7 +10,7 @@ use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 use reorder_image::elf::code::CodeSpace;
 
-use super::{aarch64_return, x86_64_return};
+use super::{aarch64_return, own_convention, x86_64_return};
 
 /// What is known of called functions.
 pub(super) struct ReturnAddresses<'run> {
@@ -24,7 +24,7 @@ impl<'run> ReturnAddresses<'run> {
         Self { code, known: BTreeMap::new() }
     }
 
-    /// Whether what is called at `target` computes with the address of its caller.
+    /// Whether what is called at `target` computes with the address of its caller, or belongs to a run-time that looks it up.
     pub(super) fn are_read_at(&mut self, target: Address) -> bool {
         /// Bytes that are looked at; longer functions read the address at their start.
         const WINDOW: u64 = 0x1000;
@@ -34,7 +34,10 @@ impl<'run> ReturnAddresses<'run> {
             let bytes = code.bytes(target..arena.end.min(target.plus(WINDOW)));
             match code.processor {
                 Processor::Aarch64 => aarch64_return::computes_with_return_address(bytes),
-                Processor::X86_64 | Processor::Other => x86_64_return::computes_with_return_address(bytes),
+                Processor::X86_64 | Processor::Other => {
+                    x86_64_return::computes_with_return_address(bytes)
+                        || own_convention::expects_preserved_register(bytes)
+                }
             }
         })
     }

@@ -17,6 +17,7 @@ use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 use rayon::prelude::*;
 
 use super::code::aligned_words;
+use super::conventions::PreservedRegisters;
 use crate::elf::pointers::{loaded_pointers, relative_pointers};
 use crate::elf::symbol_walk::{SymbolView, symbols};
 use crate::elf::view::{ElfView, SectionView};
@@ -38,6 +39,8 @@ struct Swept {
     far_targets: Vec<u64>,
     /// Addresses outside of the range that they keep.
     kept: Vec<u64>,
+    /// Registers that calls preserve.
+    registers: PreservedRegisters,
     /// Places that they read or write.
     read: Vec<u64>,
     /// Numbers that they hold, not in the range, which may be addresses of code, because the image is at a fixed address.
@@ -81,6 +84,12 @@ pub(super) fn check_found(
     let fits = |(range, swept): (&Range<Address>, &Swept)| {
         if swept.targets.iter().any(|target| places.is_inside(*target)) {
             return Err(wrong(range.start, "a branch into an instruction"));
+        }
+        if swept.registers.are_expected() {
+            return Err(wrong(
+                range.start,
+                "code that addresses memory through a register that it never sets",
+            ));
         }
         match swept.read.iter().any(|place| places.is_claimed(*place)) {
             true => Err(wrong(range.start, "an instruction that reads code")),
@@ -167,6 +176,7 @@ fn sweep(bytes: &[u8], start: Address, numbers: &Range<u64>) -> Option<Swept> {
             return None;
         }
         swept.begins.push(instruction.ip());
+        swept.registers.note(&instruction);
         if instruction.op0_kind() == OpKind::NearBranch64 {
             let target = instruction.near_branch_target();
             swept.targets.push(target);

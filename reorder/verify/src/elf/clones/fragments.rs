@@ -5,6 +5,7 @@
 //! lead where the original's lead. Return addresses differ; programs are assumed not to compute with them, except after calls
 //! into a function's own middle, and where a function states the address after one of its calls.
 
+use super::conventions::check_callee;
 use super::copies::Copies;
 use super::guard::Guard;
 use super::instruction::{Pair, Use, jump_target};
@@ -99,6 +100,7 @@ fn check_stated(
     if pair.is_call {
         let next = at.original.plus(pair.old_length);
         check_next(copies, (at.copy, at.original), next)?;
+        check_callee(copies, (at.copy, at.original))?;
         copies.returned_to.insert(next);
     }
     if let Some((before, after)) =

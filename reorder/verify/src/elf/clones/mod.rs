@@ -15,6 +15,7 @@ mod before_entries;
 mod branch;
 mod claimed;
 mod code;
+mod conventions;
 mod copies;
 mod exception_lookup;
 mod exceptions;

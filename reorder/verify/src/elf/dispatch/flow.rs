@@ -325,7 +325,7 @@ impl Flow<'_> {
                 self.call(instruction.ip(), position, value, state);
                 // `-mforce-indirect-call` calls known functions through a register.
                 // A callee may have changed what other code knows the place of.
-                let is_kept = instruction.op0_kind() == OpKind::Register || !state.is_frame_shared;
+                let is_kept = instruction.op0_kind() == OpKind::Register || state.shared_from.is_none();
                 let target = value.as_constant().filter(|_| is_kept);
                 let kept = target.map_or(0, |target| self.around.kept.by(target));
                 self.return_from_call(instruction, state, kept);

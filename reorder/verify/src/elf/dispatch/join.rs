@@ -94,7 +94,7 @@ impl State {
         if other.comparison != before.comparison {
             self.comparison = None;
         }
-        self.is_frame_shared |= other.is_frame_shared;
+        self.share_from(other.shared_from);
         *self != before
     }
 

@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_store_through_a_pointer_may_change_a_spilled_part() {
         let mut state = with(40, 64, 8);
-        state.is_frame_shared = true;
+        state.share_from(Some(i64::MIN));
         let mut run = |code: &[u8]| {
             let instruction = Decoder::new(64, code, DecoderOptions::NONE).decode();
             step(&mut state, &instruction, PLACE, &mut InstructionInfoFactory::new());

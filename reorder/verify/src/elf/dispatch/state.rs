@@ -50,9 +50,13 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// Whether the compiler saved an address here: no other value is written to such a slot.
-    fn is_spilled_address(&self) -> bool {
-        self.place.size == 8 && self.value.as_constant().is_some_and(|value| value >= MIN_ADDRESS)
+    /// Whether the compiler saved an address here: no other value is written to such a slot, unless it is a field of a variable
+    /// whose address is known elsewhere. Compilers place what they save below all variables.
+    fn is_spilled_address(&self, shared_from: Option<i64>) -> bool {
+        let is_shared = shared_from.is_some_and(|first| self.place.displacement.cast_signed() >= first);
+        !(is_shared && self.place.root == Some(STACK))
+            && self.place.size == 8
+            && self.value.as_constant().is_some_and(|value| value >= MIN_ADDRESS)
     }
 }
 
@@ -86,8 +90,9 @@ pub(super) struct State {
     /// Ascending by root.
     pub(super) choices: Vec<Choice>,
     pub(super) comparison: Option<Comparison>,
-    /// Whether other code may know the address of the frame and write there.
-    pub(super) is_frame_shared: bool,
+    /// Where the lowest variable of the frame begins whose address other code may know, as a distance from the stack pointer at
+    /// the start of the function. Other code may write there.
+    pub(super) shared_from: Option<i64>,
 }
 
 impl State {
@@ -103,7 +108,7 @@ impl State {
             limits: Vec::new(),
             choices: Vec::new(),
             comparison: None,
-            is_frame_shared: false,
+            shared_from: None,
         }
     }
 
@@ -112,9 +117,21 @@ impl State {
     }
 
     pub(super) fn set_register(&mut self, number: usize, value: Value) {
-        let is_frame = matches!(value, Value::Symbol(Symbol { root: STACK, bits: 64, .. }));
-        self.is_frame_shared |= is_frame && number != STACK_POINTER && number != FRAME_POINTER;
+        if let Value::Symbol(Symbol { root: STACK, bits: 64, add }) = value
+            && number != STACK_POINTER
+            && number != FRAME_POINTER
+        {
+            self.share_from(Some(add.cast_signed()));
+        }
         self.registers[number] = value;
+    }
+
+    /// Lets other code know the frame from `first` on.
+    pub(super) fn share_from(&mut self, first: Option<i64>) {
+        self.shared_from = match (self.shared_from, first) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
     }
 
     /// The value that an instruction finds in a register, with a name, so that its copies are recognised.
@@ -295,14 +312,16 @@ impl State {
     /// Forgets what a write may have overwritten.
     pub(super) fn store(&mut self, place: Option<Place>, value: Value) {
         let is_frame = place.is_some_and(|place| place.root == Some(STACK));
-        let is_frame_shared = self.is_frame_shared;
+        let shared_from = self.shared_from;
         // Compilers read a compared place again only if they know that it was not written in between.
         let compared = self.comparison.and_then(|comparison| comparison.place);
         self.cells.retain(|cell| match place {
             Some(place) if place.root == cell.place.root => !place.overlaps(cell.place),
             _ if compared == Some(cell.place) => true,
-            _ if cell.place.root == Some(STACK) => !is_frame_shared || cell.is_spilled_address(),
-            _ => is_frame && !is_frame_shared,
+            _ if cell.place.root == Some(STACK) => {
+                shared_from.is_none() || cell.is_spilled_address(shared_from)
+            }
+            _ => is_frame && shared_from.is_none(),
         });
         if let Some(place) = place {
             self.remember(place, value);
@@ -317,14 +336,16 @@ impl State {
             self.registers[number] = Value::UNKNOWN;
         }
         let Value::Symbol(Symbol { root: STACK, add: top, bits: 64 }) = self.registers[STACK_POINTER] else {
-            self.cells.retain(Cell::is_spilled_address);
+            self.cells.retain(|cell| cell.is_spilled_address(self.shared_from));
             self.comparison = None;
             return;
         };
-        let is_frame_shared = self.is_frame_shared;
+        let shared_from = self.shared_from;
         self.cells.retain(|cell| {
             let is_above = cell.place.displacement.wrapping_sub(top) as i64 >= 0;
-            cell.place.root == Some(STACK) && is_above && (!is_frame_shared || cell.is_spilled_address())
+            cell.place.root == Some(STACK)
+                && is_above
+                && (shared_from.is_none() || cell.is_spilled_address(shared_from))
         });
         self.comparison = None;
     }
@@ -334,4 +355,30 @@ impl State {
 pub(crate) fn number_of(register: Register) -> Option<usize> {
     let full = register.full_register();
     full.is_gpr64().then(|| full.number())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_may_write_variables_whose_address_is_known_but_not_what_lies_below_them() {
+        const NAME: Value = Value::Number(Bounds { least: 0x4000, most: 0x4000, is_compared: true });
+        let frame = |displacement: i64| Symbol { root: STACK, add: displacement.cast_unsigned(), bits: 64 };
+        let slot = |displacement: i64| Place {
+            root: Some(STACK),
+            displacement: displacement.cast_unsigned(),
+            size: 8,
+        };
+        let mut state = State::unknown();
+        state.set_register(STACK_POINTER, Value::Symbol(frame(-64)));
+        state.remember(slot(-48), NAME);
+        state.remember(slot(-32), NAME);
+        state.call(0);
+        assert_eq!((state.load(slot(-48)), state.load(slot(-32))), (Some(NAME), Some(NAME)));
+        // lea rdi, [rsp + 32]
+        state.set_register(7, Value::Symbol(frame(-32)));
+        state.call(0);
+        assert_eq!((state.load(slot(-48)), state.load(slot(-32))), (Some(NAME), None));
+    }
 }

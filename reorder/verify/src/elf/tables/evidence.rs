@@ -68,8 +68,11 @@ impl<'a> Evidence<'a> {
     /// Whether only a table seems to lead to `target`, a place outside of the table's function.
     pub(super) fn is_orphan(&self, target: Address) -> bool {
         let Some(home) = self.pair.moves.containing(target) else { return false };
+        if self.entered().binary_search(&target).is_ok() {
+            return false;
+        }
         if home.old_start == target {
-            return self.entered().binary_search(&target).is_err();
+            return true;
         }
         let start = home.old_start.0;
         let bytes =

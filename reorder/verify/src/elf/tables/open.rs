@@ -24,18 +24,17 @@ impl Tables<'_> {
     ) -> TableOutcome {
         let after_changed =
             |words: &[TableWord]| words.iter().rposition(|word| word.has_changed).map_or(0, |last| last + 1);
-        let all = after_changed(read);
-        if let Some(word) = read[..all].iter().find(|word| !word.is_followed(self.pair)) {
-            let stale = word.stale(self.pair, table.start);
-            return TableOutcome { words: all, differences: vec![stale], ..TableOutcome::default() };
-        }
-        // Words from another table's start on belong to that table.
+        // Words from another table's start on belong to that table, which is checked by itself.
         let starts = |word: &TableWord| {
             let is_possible = self.possible.binary_search_by_key(&word.place, |&(start, _)| start).is_ok();
             is_possible && self.named.binary_search(&word.place).is_ok()
         };
-        let another = read[..all].iter().skip(1).position(starts).map_or(all, |at| at + 1);
+        let another = read.iter().skip(1).position(starts).map_or(read.len(), |at| at + 1);
         let changed = after_changed(&read[..another]);
+        if let Some(word) = read[..changed].iter().find(|word| !word.is_followed(self.pair)) {
+            let stale = word.stale(self.pair, table.start);
+            return TableOutcome { words: changed, differences: vec![stale], ..TableOutcome::default() };
+        }
         let taken = &read[..changed];
         let rest = &read[changed..];
         let still = rest.iter().take_while(|word| !word.has_changed).count();

@@ -1,0 +1,90 @@
+//! Calls of code that finds its data through a register which calls preserve, and which it never sets: its run-time set the
+//! register before, and recognises the return addresses of such calls. A copied call returns to another address.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use super::copies::Copies;
+use crate::processor::Processor;
+use crate::report::{Check, Difference};
+use reorder_base::address::{Address, NewAddress};
+
+/// Instructions of the callee that are read.
+const MAX_INSTRUCTIONS: usize = 48;
+const PRESERVED: [Register; 5] = [Register::RBX, Register::R12, Register::R13, Register::R14, Register::R15];
+
+/// Which registers that calls preserve are used to address memory, and which are operands that may be changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PreservedRegisters {
+    addressing: [bool; PRESERVED.len()],
+    named: [bool; PRESERVED.len()],
+}
+
+impl PreservedRegisters {
+    /// Takes note of the operands of `instruction`.
+    pub(super) fn note(&mut self, instruction: &Instruction) {
+        for operand in 0..instruction.op_count() {
+            let (list, register) = match instruction.op_kind(operand) {
+                OpKind::Register => (&mut self.named, instruction.op_register(operand)),
+                OpKind::Memory if instruction.mnemonic() != Mnemonic::Lea => {
+                    (&mut self.addressing, instruction.memory_base())
+                }
+                _ => continue,
+            };
+            if let Some(number) = PRESERVED.iter().position(|&known| known == register.full_register()) {
+                list[number] = true;
+            }
+        }
+    }
+
+    /// Whether some register addresses memory although nothing else is done with it.
+    pub(super) fn are_expected(&self) -> bool {
+        self.addressing.iter().zip(&self.named).any(|(is_used, is_named)| *is_used && !is_named)
+    }
+}
+
+/// Checks the callee of the copy at `copy` of the call at `original`.
+///
+/// # Errors
+/// It expects a register that calls preserve.
+pub(super) fn check_callee(
+    copies: &Copies<'_>,
+    (copy, original): (NewAddress, Address),
+) -> Result<(), Difference> {
+    if copies.old.processor != Processor::X86_64
+        || !callee(copies, original).is_some_and(|target| expects(copies, target))
+    {
+        return Ok(());
+    }
+    let name = format!("the copied call at {copy}");
+    let expected = "no copy: the callee addresses memory through a register that only its run-time sets";
+    Err(Difference::new(Check::Copies, copies.offset(copy), name, expected, "a copy"))
+}
+
+fn callee(copies: &Copies<'_>, call: Address) -> Option<u64> {
+    let instruction = Decoder::with_ip(64, copies.originals(call)?, call.0, DecoderOptions::NONE).decode();
+    (instruction.op0_kind() == OpKind::NearBranch64).then(|| instruction.near_branch_target())
+}
+
+fn expects(copies: &Copies<'_>, target: u64) -> bool {
+    let section = copies.old.code_at(target, target.saturating_add(1));
+    let code = section.and_then(|section| section.bytes.get((target - section.address) as usize..));
+    let mut registers = PreservedRegisters::default();
+    let decoder = Decoder::with_ip(64, code.unwrap_or_default(), target, DecoderOptions::NONE);
+    for instruction in decoder.into_iter().take(MAX_INSTRUCTIONS) {
+        if instruction.is_invalid() {
+            return false;
+        }
+        registers.note(&instruction);
+        let goes_on = matches!(
+            instruction.flow_control(),
+            FlowControl::Next
+                | FlowControl::ConditionalBranch
+                | FlowControl::Call
+                | FlowControl::IndirectCall
+        );
+        if !goes_on {
+            break;
+        }
+    }
+    registers.are_expected()
+}
