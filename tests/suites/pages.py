@@ -1,4 +1,4 @@
-"""Writes twenty pages that use different parts of a browser into a folder. Usage: pages.py FOLDER"""
+"""Writes pages that use different parts of a browser into a folder. Usage: pages.py FOLDER"""
 
 import pathlib
 import sys
@@ -39,6 +39,15 @@ PAGES = {
     "webassembly": "<pre id=o></pre><script>const b = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 7, 1, 96, 2, 127, 127, 1, 127, 3, 2, 1,"
     " 0, 7, 5, 1, 1, 97, 0, 0, 10, 9, 1, 7, 0, 32, 0, 32, 1, 106, 11]);"
     " o.textContent = new WebAssembly.Instance(new WebAssembly.Module(b)).exports.a(40, 2)</script>",
+    "exceptions": "<pre id=o></pre><script>const deep = (n) => n ? deep(n - 1) : null.x; const tried = (f) => { try { return f() } catch (e)"
+    " { return e.name + e.stack.split('\\n').length } finally { o.textContent += '.' } }; o.textContent += [() => deep(3), () => { throw new"
+    " TypeError('t') }, () => (function f() { f() })(), () => JSON.parse('{'), () => [1].map(() => undefined.y)].map(tried);"
+    " Promise.reject(new Error('r')).catch((e) => { o.textContent += e.message })</script>",
+    "garbage": "<pre id=o></pre><script>let kept = []; const grow = (n) => n ? [grow(n - 1), {n, s: 'x'.repeat(n)}] : []; for (let i = 0; i < 30000;"
+    " i++) { const made = grow(20); if (i % 999 == 0) kept.push(made) } o.textContent = kept.length + JSON.stringify(kept).length</script>",
+    "generators": "<pre id=o></pre><script>function* count(n) { try { for (let i = 0; i < n; i++) yield i } finally { o.textContent += 'end' } }"
+    " for (const n of count(9)) { if (n > 5) break; o.textContent += n } (async () => { try { await (async () => { throw 1 })() } catch (e) {"
+    " o.textContent += e } })()</script>",
     "scripts": "<p>abc αβγ абв</p><p dir=rtl>ابجد אבגד</p><p>漢字かな 한글 ไทย</p>",
     "images": "<img width=90 src='data:image/svg+xml,<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 9 9\"><rect width=\"9\" height=\"5\""
     "/></svg>'><img src='data:image/gif;base64,R0lGODlhAQABAIAAAAUEBAAAACwAAAAAAQABAAACAkQBADs=' width=40 height=40>",

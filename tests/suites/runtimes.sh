@@ -1,6 +1,6 @@
 # Suites of interpreters and of a browser. scripts/bulk/suites sources this file, which uses its functions and variables. node,
 # deno and bun run every n-th test of test262, the conformance tests of ECMAScript: SAMPLE tests in all (400), from the checkout
-# that TEST262 names (default: a clone). chromium renders twenty pages. php and ruby run tests of Debian's sources.
+# that TEST262 names (default: a clone). chromium renders the pages that pages.py writes. php and ruby run tests of Debian's sources.
 # shellcheck shell=bash disable=SC2034,SC2154  # top, work and image are the script's
 
 # What a line of a test that passed matches.
