@@ -161,7 +161,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
         if elapsed > limit {
             return Ok(None);
         }
-        // Programs that end within milliseconds are most of them: nobody waits longer for the end than a tenth of the run.
+        // Most programs end within milliseconds. A pause is at most a tenth of the time that has passed, or 0.2 ms.
         thread::sleep((elapsed / 10).clamp(Duration::from_micros(200), Duration::from_millis(20)));
     }
 }
