@@ -27,6 +27,13 @@ pub const CALL_CLOBBERED: [Register; 9] = [
     Register::R11,
 ];
 
+/// Whether a callee must give the general register back as it was; the stack pointer and RBP, which hold the frame, do not count.
+/// Source: System V ABI AMD64, section 3.2.1.
+pub fn is_preserved(register: Register) -> bool {
+    let full = register.full_register();
+    full.is_gpr64() && !CALL_CLOBBERED.contains(&full) && !matches!(full, Register::RSP | Register::RBP)
+}
+
 /// Whether the instruction calls.
 pub(crate) fn is_call(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)

@@ -77,13 +77,14 @@ pub(super) fn find(
     let pointed = roots.pointed.into_iter().map(|(_, target)| target);
     let mut named: Vec<Address> = roots.starts.into_iter().chain(pointed).collect();
     named.extend(learned::named_by_words(file, &learned));
-    let without_learned = search.conventional(found.clone());
+    let without_learned = found.clone();
     found.extend(learned);
     found.sort_unstable_by_key(|range| range.start);
     let found = search.conventional(found);
     let stated = search.stated_ranges(found, &described, &named);
     // Learned functions that name each other in a long chain cost themselves alone.
-    let stated = stated.or_else(|| search.stated_ranges(without_learned, &described, &named));
+    let stated =
+        stated.or_else(|| search.stated_ranges(search.conventional(without_learned), &described, &named));
     let read = search.read.iter().map(|offset| code.address(CodeOffset(*offset))).collect();
     Ok(Found { functions: stated.unwrap_or_default(), read })
 }

@@ -3,7 +3,9 @@
 //! V8's builtins do so with `r13`. Such a run-time knows each return address of its code, and looks it up when an exception is
 //! thrown or garbage is collected. So what calls it must not return into a copy.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+
+use reorder_image::decode::x86_64::is_preserved;
 
 /// Instructions that are looked at. Compiled functions save a register and set it before they read memory through it.
 const MAX_INSTRUCTIONS: usize = 64;
@@ -36,17 +38,12 @@ pub(super) fn expects_preserved_register(bytes: &[u8]) -> bool {
         if is_end {
             return false;
         }
-        let is_save = matches!(instruction.mnemonic(), Mnemonic::Push | Mnemonic::Cmp | Mnemonic::Test);
-        if !is_save && instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Register {
+        let only_reads = matches!(instruction.mnemonic(), Mnemonic::Push | Mnemonic::Cmp | Mnemonic::Test);
+        if !only_reads && instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Register {
             set.push(instruction.op0_register().full_register());
         }
     }
     false
-}
-
-/// Source: System V ABI AMD64, "Registers"; RBP holds the frame.
-fn is_preserved(register: Register) -> bool {
-    matches!(register, Register::RBX | Register::R12 | Register::R13 | Register::R14 | Register::R15)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Calls of code that finds its data through a register which calls preserve, and which it never sets: its run-time set the
-//! register before, and recognises the return addresses of such calls. A copied call returns to another address.
+//! Some code reads its data through a register that calls preserve, and never sets it. Its run-time set the register, and knows where
+//! calls of that code return to. A copied call returns elsewhere.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::copies::Copies;
+use super::copies::{Copies, bytes_from};
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
@@ -12,7 +12,7 @@ use reorder_base::address::{Address, NewAddress};
 const MAX_INSTRUCTIONS: usize = 48;
 const PRESERVED: [Register; 5] = [Register::RBX, Register::R12, Register::R13, Register::R14, Register::R15];
 
-/// Which registers that calls preserve are used to address memory, and which are operands that may be changed.
+/// Which registers that calls preserve are used to address memory, and which are operands themselves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PreservedRegisters {
     addressing: [bool; PRESERVED.len()],
@@ -36,7 +36,7 @@ impl PreservedRegisters {
         }
     }
 
-    /// Whether some register addresses memory although nothing else is done with it.
+    /// Whether the code addresses memory through a register that it never names otherwise.
     pub(super) fn are_expected(&self) -> bool {
         self.addressing.iter().zip(&self.named).any(|(is_used, is_named)| *is_used && !is_named)
     }
@@ -67,7 +67,7 @@ fn callee(copies: &Copies<'_>, call: Address) -> Option<u64> {
 
 fn expects(copies: &Copies<'_>, target: u64) -> bool {
     let section = copies.old.code_at(target, target.saturating_add(1));
-    let code = section.and_then(|section| section.bytes.get((target - section.address) as usize..));
+    let code = section.and_then(|section| bytes_from(section, target));
     let mut registers = PreservedRegisters::default();
     let decoder = Decoder::with_ip(64, code.unwrap_or_default(), target, DecoderOptions::NONE);
     for instruction in decoder.into_iter().take(MAX_INSTRUCTIONS) {
@@ -87,4 +87,22 @@ fn expects(copies: &Copies<'_>, target: u64) -> bool {
         }
     }
     registers.are_expected()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_register_is_expected_if_it_only_addresses_memory() {
+        let are_expected = |code: &[u8]| {
+            let mut registers = PreservedRegisters::default();
+            Decoder::new(64, code, DecoderOptions::NONE).iter().for_each(|one| registers.note(&one));
+            registers.are_expected()
+        };
+        // push [r13 + 8]; with push r13 before it; lea rax, [r13 + 8]; mov rax, [rbp + 8]
+        assert!(are_expected(&[0x41, 0xff, 0x75, 8]));
+        assert!(!are_expected(&[0x41, 0x55, 0x41, 0xff, 0x75, 8]));
+        assert!(!are_expected(&[0x49, 0x8d, 0x45, 8]) && !are_expected(&[0x48, 0x8b, 0x45, 8]));
+    }
 }

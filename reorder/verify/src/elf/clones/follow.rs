@@ -4,6 +4,7 @@
 //! the copy, and with no addresses of copies except starts of functions, so they lead into the original. Only return
 //! addresses differ; programs are assumed not to compute with them, except after calls into a function's own middle.
 
+use super::conventions::check_callee;
 use super::copies::Copies;
 use super::instruction::{Pair, Use, compare, jump_target};
 use super::skipped_return::check_next;
@@ -62,6 +63,7 @@ fn follow_from(copies: &mut Copies<'_>, start: NewAddress) -> Result<(), Differe
         }
         if pair.is_call {
             check_next(copies, (address, original), original.plus(length))?;
+            check_callee(copies, (address, original))?;
         }
         if !pair.continues {
             return Ok(());

@@ -88,7 +88,7 @@ pub(super) fn check_found(
         if swept.registers.are_expected() {
             return Err(wrong(
                 range.start,
-                "code that addresses memory through a register that it never sets",
+                "code that addresses memory through a register that it never names otherwise",
             ));
         }
         match swept.read.iter().any(|place| places.is_claimed(*place)) {

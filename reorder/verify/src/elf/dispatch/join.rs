@@ -95,6 +95,9 @@ impl State {
             self.comparison = None;
         }
         self.share_from(other.shared_from);
+        if widens && self.shared_from != before.shared_from {
+            self.share_from(Some(i64::MIN));
+        }
         *self != before
     }
 

@@ -53,7 +53,8 @@ impl Cell {
     /// Whether the compiler saved an address here: no other value is written to such a slot, unless it is a field of a variable
     /// whose address is known elsewhere. Compilers place what they save below all variables.
     fn is_spilled_address(&self, shared_from: Option<i64>) -> bool {
-        let is_shared = shared_from.is_some_and(|first| self.place.displacement.cast_signed() >= first);
+        let end = self.place.displacement.cast_signed().saturating_add(self.place.size.cast_signed());
+        let is_shared = shared_from.is_some_and(|first| end > first);
         !(is_shared && self.place.root == Some(STACK))
             && self.place.size == 8
             && self.value.as_constant().is_some_and(|value| value >= MIN_ADDRESS)
