@@ -4,6 +4,8 @@
 //! file, loaded sections lie where their segment says, and loaded sections do not overlap.
 //! Source: System V ABI, chapters 4 and 5.
 
+use std::ops::Range;
+
 use object::LittleEndian;
 use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::pod;
@@ -38,8 +40,8 @@ pub struct ElfFile<'data> {
     pub entry: Address,
     /// Program headers in file order.
     pub segments: Vec<Segment>,
-    /// Length of the ELF header and the program headers, if they stand together at the file's start.
-    pub header_bytes: u64,
+    /// Where the table of program headers lies in the file.
+    pub program_headers: Range<FileOffset>,
     /// Section headers in file order, the null section included.
     pub sections: Vec<Section<'data>>,
 }
@@ -104,12 +106,18 @@ impl<'data> ElfFile<'data> {
         }
         let sections = parse_sections(bytes, section_offset, header)?;
         let tables = segments.len() as u64 * u64::from(header.e_phentsize.get(endian));
-        let header_bytes = if segment_offset == 64 { 64 + tables } else { 64 };
+        let program_headers = FileOffset(segment_offset)..FileOffset(segment_offset).plus(tables);
         let entry = Address(header.e_entry.get(endian));
         let processor = processor_of(header.e_machine.get(endian));
-        let file = Self { bytes, processor, linkage, entry, segments, header_bytes, sections };
+        let file = Self { bytes, processor, linkage, entry, segments, program_headers, sections };
         file.check_loaded_sections()?;
         Ok(file)
+    }
+
+    /// Length of the ELF header and of what follows it at once of the program headers.
+    pub fn header_bytes(&self) -> u64 {
+        const ELF_HEADER: FileOffset = FileOffset(64);
+        if self.program_headers.start == ELF_HEADER { self.program_headers.end.0 } else { ELF_HEADER.0 }
     }
 
     /// The first section called `name`.
@@ -147,7 +155,7 @@ impl<'data> ElfFile<'data> {
     }
 
     /// Contents of the note with this owner and type in any loaded note section.
-    pub fn build_id_range(&self) -> Option<std::ops::Range<usize>> {
+    pub fn build_id_range(&self) -> Option<Range<usize>> {
         super::note::build_id_range(self)
     }
 

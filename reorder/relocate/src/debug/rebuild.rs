@@ -99,7 +99,7 @@ pub fn tail_start(file: &ElfFile<'_>) -> u64 {
         .iter()
         .filter(|section| section.is_loaded() && section.has_bytes())
         .map(|section| section.offset.0.saturating_add(section.size));
-    segments.chain(sections).chain([file.header_bytes]).max().unwrap_or(0).min(file.bytes.len() as u64)
+    segments.chain(sections).chain([file.header_bytes()]).max().unwrap_or(0).min(file.bytes.len() as u64)
 }
 
 fn headers(file: &ElfFile<'_>, image: &[u8], table_at: u64) -> Result<Vec<u8>> {

@@ -56,9 +56,9 @@ pub(crate) struct SectionView<'data> {
 }
 
 impl SectionView<'_> {
-    /// Whether the loader maps the section.
+    /// Whether the loader maps the section: no program maps the page at address 0.
     pub(crate) fn is_loaded(&self) -> bool {
-        self.flags & u64::from(SHF_ALLOC) != 0
+        self.flags & u64::from(SHF_ALLOC) != 0 && self.address != 0
     }
 
     /// Whether the section holds mapped machine code that exists in the file.

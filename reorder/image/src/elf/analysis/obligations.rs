@@ -100,7 +100,9 @@ fn check_uncovered_bytes(file: &ElfFile<'_>) -> Result<(), Refusal> {
         .filter(|section| section.is_loaded() && section.has_bytes())
         .map(|section| (section.offset.0, section.offset.0 + section.size))
         .collect();
-    covered.push((0, file.header_bytes));
+    covered.push((0, file.header_bytes()));
+    // Tools that add headers to a linked program may put the table into a gap of its code.
+    covered.push((file.program_headers.start.0, file.program_headers.end.0));
     covered.sort_unstable();
     for segment in file.segments.iter().filter(|segment| segment.is_load() && segment.is_executable()) {
         let end = segment.offset.0 + segment.file_size;

@@ -1,10 +1,12 @@
 //! Code of run-times that keep an address of their data in a register that calls preserve.
 //!
-//! V8's builtins do so with `r13`. Such a run-time knows each return address of its code, and looks it up when an exception is
+//! V8's builtins do so with `r13`, and with `x26` on AArch64. Such a run-time knows each return address of its code, and looks it up when an exception is
 //! thrown or garbage is collected. So what calls it must not return into a copy.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
+use reorder_base::address::Address;
+use reorder_image::decode::aarch64::{Operation, WORD, decode, uses};
 use reorder_image::decode::x86_64::is_preserved;
 
 /// Instructions that are looked at. Compiled functions save a register and set it before they read memory through it.
@@ -46,6 +48,46 @@ pub(super) fn expects_preserved_register(bytes: &[u8]) -> bool {
     false
 }
 
+/// The same for AArch64. Code that neither calls nor jumps away is not of this kind: the run-time has no return address of it, and
+/// compilers that save space move parts of functions into such code, which use the registers of their callers.
+pub(super) fn expects_preserved_register_aarch64(bytes: &[u8]) -> bool {
+    /// Branches to what is looked at stay in the function.
+    const WINDOW: Address = Address(MAX_INSTRUCTIONS as u64 * WORD);
+    let (words, _) = bytes.as_chunks::<4>();
+    let (mut set, mut reads, mut reached) = (0, false, Address(0));
+    for (place, word) in (0..).step_by(WORD as usize).map(Address).zip(words).take(MAX_INSTRUCTIONS) {
+        let word = u32::from_le_bytes(*word);
+        reads |= base(word) & PRESERVED & !set != 0;
+        let (leaves, ends) = match decode(word, place) {
+            Operation::ConditionalBranch(target) | Operation::Branch(target) if target < WINDOW => {
+                reached = reached.max(target);
+                (false, matches!(decode(word, place), Operation::Branch(_)))
+            }
+            Operation::Branch(_) | Operation::BranchRegister(_) => (true, true),
+            Operation::Call(_) | Operation::CallRegister(_) => (true, false),
+            Operation::Return | Operation::Trap | Operation::Invalid => (false, true),
+            _ => (false, false),
+        };
+        if reads && leaves {
+            return true;
+        }
+        if ends && reached <= place {
+            return false;
+        }
+        set |= uses(word).writes;
+    }
+    false
+}
+
+/// `x19` to `x28`, a bit for each.
+const PRESERVED: u32 = 0x1ff8_0000;
+
+/// The bit of the register that an AArch64 load or store has as its base.
+fn base(word: u32) -> u32 {
+    let is_access = word & 0x0a00_0000 == 0x0800_0000 && word & 0x3b00_0000 != 0x1800_0000;
+    if is_access { 1 << (word >> 5 & 31) } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::expects_preserved_register;
@@ -61,5 +103,26 @@ mod tests {
         assert!(
             !expects_preserved_register(&[0x49, 0x8d, 0x45, 8, 0xc3]) && !expects_preserved_register(&[6])
         );
+    }
+
+    #[test]
+    fn aarch64_code_that_reads_through_its_callers_register_and_calls_expects_one() {
+        let expects = |words: &[u32]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            super::expects_preserved_register_aarch64(&bytes)
+        };
+        const READ: u32 = 0xf940_0740; // ldr x0, [x26, 8]
+        const SAVE: u32 = 0xf81f_0ffa; // str x26, [sp, -16]!
+        const SET: u32 = 0xaa00_03fa; // mov x26, x0
+        const CALL: u32 = 0x9400_4000;
+        const JUMP: u32 = 0xd61f_0000;
+        const RETURN: u32 = 0xd65f_03c0;
+        assert!(expects(&[READ, CALL, RETURN]) && expects(&[READ, JUMP]) && expects(&[SAVE, READ, CALL]));
+        assert!(!expects(&[SAVE, SET, READ, CALL, RETURN]));
+        // Without a call it is code that a compiler moved there.
+        assert!(!expects(&[READ, RETURN, CALL]));
+        // cbz x0, 12: goes on after the return.
+        assert!(expects(&[READ, 0xb400_0040 | 1 << 5, RETURN, CALL]));
+        assert!(!expects(&[]) && !expects(&[READ]));
     }
 }

@@ -33,7 +33,10 @@ impl<'run> ReturnAddresses<'run> {
         *self.known.entry(target).or_insert_with(|| {
             let bytes = code.bytes(target..arena.end.min(target.plus(WINDOW)));
             match code.processor {
-                Processor::Aarch64 => aarch64_return::computes_with_return_address(bytes),
+                Processor::Aarch64 => {
+                    aarch64_return::computes_with_return_address(bytes)
+                        || own_convention::expects_preserved_register_aarch64(bytes)
+                }
                 Processor::X86_64 | Processor::Other => {
                     x86_64_return::computes_with_return_address(bytes)
                         || own_convention::expects_preserved_register(bytes)

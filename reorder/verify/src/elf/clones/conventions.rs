@@ -4,6 +4,7 @@
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::copies::{Copies, bytes_from};
+use crate::aarch64::{Form, effects, form, register};
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
@@ -50,9 +51,7 @@ pub(super) fn check_callee(
     copies: &Copies<'_>,
     (copy, original): (NewAddress, Address),
 ) -> Result<(), Difference> {
-    if copies.old.processor != Processor::X86_64
-        || !callee(copies, original).is_some_and(|target| expects(copies, target))
-    {
+    if !callee(copies, original).is_some_and(|target| expects(copies, target)) {
         return Ok(());
     }
     let name = format!("the copied call at {copy}");
@@ -61,15 +60,27 @@ pub(super) fn check_callee(
 }
 
 fn callee(copies: &Copies<'_>, call: Address) -> Option<u64> {
-    let instruction = Decoder::with_ip(64, copies.originals(call)?, call.0, DecoderOptions::NONE).decode();
+    let code = copies.originals(call)?;
+    if copies.old.processor == Processor::Aarch64 {
+        let word = u32::from_le_bytes(*code.first_chunk()?);
+        return (form(word) == Form::Call).then(|| Form::Call.target(word, call.0));
+    }
+    let instruction = Decoder::with_ip(64, code, call.0, DecoderOptions::NONE).decode();
     (instruction.op0_kind() == OpKind::NearBranch64).then(|| instruction.near_branch_target())
 }
 
 fn expects(copies: &Copies<'_>, target: u64) -> bool {
     let section = copies.old.code_at(target, target.saturating_add(1));
-    let code = section.and_then(|section| bytes_from(section, target));
+    let code = section.and_then(|section| bytes_from(section, target)).unwrap_or_default();
+    match copies.old.processor {
+        Processor::X86_64 => expects_on_x86_64(code, target),
+        Processor::Aarch64 => expects_on_aarch64(code),
+    }
+}
+
+fn expects_on_x86_64(code: &[u8], target: u64) -> bool {
     let mut registers = PreservedRegisters::default();
-    let decoder = Decoder::with_ip(64, code.unwrap_or_default(), target, DecoderOptions::NONE);
+    let decoder = Decoder::with_ip(64, code, target, DecoderOptions::NONE);
     for instruction in decoder.into_iter().take(MAX_INSTRUCTIONS) {
         if instruction.is_invalid() {
             return false;
@@ -89,6 +100,28 @@ fn expects(copies: &Copies<'_>, target: u64) -> bool {
     registers.are_expected()
 }
 
+/// Code without a call has no return address that anybody could know.
+fn expects_on_aarch64(code: &[u8]) -> bool {
+    /// `x19` to `x28`, bit by number.
+    const PRESERVED_BITS: u32 = 0x3ff << 19;
+    let (mut addressing, mut named, mut calls) = (0_u32, 0_u32, false);
+    let (words, _) = code.as_chunks::<4>();
+    for word in words.iter().take(MAX_INSTRUCTIONS).map(|word| u32::from_le_bytes(*word)) {
+        let effects = effects(word);
+        let class = word >> 25 & 0xf;
+        let is_access = class & 0b0101 == 0b0100 && word & 0x3b00_0000 != 0x1800_0000;
+        let base = if is_access { 1 << register(word, 5) } else { 0 };
+        addressing |= base;
+        // Compiled functions store the register before they use it.
+        named |= effects.writes | if is_access { effects.reads & !base } else { 0 };
+        calls |= effects.is_call;
+        if effects.ends {
+            break;
+        }
+    }
+    calls && addressing & !named & PRESERVED_BITS != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +137,19 @@ mod tests {
         assert!(are_expected(&[0x41, 0xff, 0x75, 8]));
         assert!(!are_expected(&[0x41, 0x55, 0x41, 0xff, 0x75, 8]));
         assert!(!are_expected(&[0x49, 0x8d, 0x45, 8]) && !are_expected(&[0x48, 0x8b, 0x45, 8]));
+    }
+
+    #[test]
+    fn aarch64_code_that_calls_and_never_names_its_base_expects_it() {
+        let expects = |words: &[u32]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            expects_on_aarch64(&bytes)
+        };
+        // ldr x0, [x26, 8]; bl; ret
+        let (read, call, ret) = (0xf940_0740, 0x9400_4000, 0xd65f_03c0);
+        assert!(expects(&[read, call, ret]));
+        // stp x26, x27, [sp, -16]! before it; no call; the call comes after the end.
+        assert!(!expects(&[0xa9bf_6ffa, read, call, ret]));
+        assert!(!expects(&[read, ret]) && !expects(&[read, ret, call]));
     }
 }
