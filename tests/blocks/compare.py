@@ -57,11 +57,11 @@ def run(command, directory=None, statuses=(0,), environment=None):
 class Program:
     """One program, its recordings and its layouts."""
 
-    def __init__(self, reorder, layouts, paths, invocations, directory, work, is_simulated):
+    def __init__(self, reorder, layouts, paths, invocations, passes, directory, work, is_simulated):
         self.layouts = layouts
         # The program, and the image whose layouts are compared: itself, or a library that it loads.
         self.program, self.path = paths
-        self.reorder, self.invocations = reorder, invocations
+        self.reorder, self.invocations, self.passes = reorder, invocations, passes
         self.directory, self.work, self.is_simulated = directory, work, is_simulated
         self.read_ahead = None
         for kind in SETS:
@@ -81,7 +81,7 @@ class Program:
         return self.program != self.path
 
     def record(self, trace, words):
-        command = [self.reorder, "record", "-q", "--blocks", "-o", trace, *(["--image", self.path] if self.is_library else [])]
+        command = [self.reorder, "record", "-q", "--blocks", "--passes", self.passes, "-o", trace, *(["--image", self.path] if self.is_library else [])]
         environment = {"LD_LIBRARY_PATH": str(self.path.parent)} if self.is_library else {}
         # Some invocations end with another status than 0, which `record` passes on.
         run([*command, "--", self.program, *words], self.directory, range(256), environment)
@@ -165,12 +165,12 @@ class Program:
 
 
 def read_list(path):
-    """The directory's set-up command, the folder that the program needs around it, the library that is laid out in its place, and
-    invocations: their kind and words. Folder and library are None where there is none.
+    """The directory's set-up command, the folder that the program needs around it, the library that is laid out in its place,
+    the passes of each recording, and invocations: their kind and words. Folder and library are None where there is none.
 
     `{here}` in a word stands for the directory that the set-up command filled.
     """
-    setup, folder, library, invocations = None, None, None, []
+    setup, folder, library, passes, invocations = None, None, None, "1", []
     for line in path.read_text().splitlines():
         kind, _, rest = line.partition(": ")
         if kind == "setup":
@@ -179,9 +179,11 @@ def read_list(path):
             folder = pathlib.Path(rest)
         elif kind == "library":
             library = pathlib.Path(rest)
+        elif kind == "passes":
+            passes = rest
         elif kind in SETS:
             invocations.append((kind, json.loads(rest)))
-    return setup, folder, library, invocations
+    return setup, folder, library, passes, invocations
 
 
 def mean(values):
@@ -195,7 +197,7 @@ def ratio(new, old):
 
 def compared(path, arguments):
     """All figures of the program whose list is at `path`."""
-    setup, folder, library, invocations = read_list(path)
+    setup, folder, library, passes, invocations = read_list(path)
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         directory = work / "here"
@@ -218,7 +220,7 @@ def compared(path, arguments):
         else:
             paths = original, original
             shutil.copy(installed.resolve(), original)
-        program = Program(arguments.reorder, arguments.layouts, paths, invocations, directory, work, not arguments.kernel_only)
+        program = Program(arguments.reorder, arguments.layouts, paths, invocations, passes, directory, work, not arguments.kernel_only)
         sizes = {layout: image.stat().st_size for layout, image in program.images.items()}
         return {
             "costs": {kind: program.costs(kind) for kind in SETS},

@@ -81,7 +81,7 @@ def compare_images(builds, paths):
 
 def pages(builds, path):
     """Pages that recorded startups of a program need with the layout of each build."""
-    setup, folder, library, invocations = compare.read_list(path)
+    setup, folder, library, _, invocations = compare.read_list(path)
     if folder or library:
         sys.exit(f"costs.py: {path.name} needs a folder around it, or its code is in a library; take another program")
     with tempfile.TemporaryDirectory() as temporary:

@@ -25,6 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   reorder record -o traces -- git status
   reorder record -o traces --runs 3 -- ./program --first-screen
+  reorder record -o traces --blocks --passes 3 -- node script.js
   reorder record -o traces --image /usr/lib/libexample.so -- ./program
   reorder record -o traces --libraries -- ./program
   reorder record -o traces --until 'ready to accept' -- ./server --port 8080
@@ -46,6 +47,11 @@ pub struct RecordArguments {
     /// Number of times to run the program
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
+    /// Start the program this often for each run, and stop from the second time on only in code that has not run yet. Stops hold up
+    /// the thread that makes them: threads that compile or load in the background then do less than they would, above all with
+    /// --blocks. What later passes add comes at the end of the run's trace
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    passes: u32,
     /// Without a program: record only this scenario of reorder.toml; repeatable
     #[arg(long = "scenario", value_name = "NAME", conflicts_with_all = ["output", "command"])]
     scenarios: Vec<String>,
@@ -99,6 +105,7 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
         arguments: rest.to_vec(),
         images,
         runs: arguments.runs,
+        passes: arguments.passes,
         first_run,
         keep_own_traps: arguments.keep_sigtrap,
         blocks: arguments.blocks,
@@ -138,6 +145,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
         let request = RecordRequest {
             images: arguments.images.clone(),
             runs: arguments.runs,
+            passes: arguments.passes,
             first_run: 1,
             keep_own_traps: arguments.keep_sigtrap,
             blocks: arguments.blocks,

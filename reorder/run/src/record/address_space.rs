@@ -81,12 +81,15 @@ impl AddressSpace {
         })
     }
 
-    /// Plants the breakpoints of `image` in `mapping`; returns how many bytes of code that affected.
+    /// Plants the breakpoints of `image` in `mapping`, but those of functions that ran in an earlier pass; returns how many bytes
+    /// of code that affected.
     pub(super) fn arm(&mut self, index: usize, image: &TracedImage, mapping: &Mapping) -> Result<u64> {
         let armed = ranges(image, index, mapping);
+        let recording = self.recording.borrow();
         for range in &armed {
-            arm(&self.memory, image, range)?;
+            arm(&self.memory, image, range, |start| !recording.has_executed(index, start))?;
         }
+        drop(recording);
         Ok(self.add(index, image, armed))
     }
 

@@ -54,13 +54,18 @@ pub(super) fn ranges(image: &TracedImage, index: usize, mapping: &Mapping) -> Ve
     image.segments.iter().enumerate().filter_map(in_memory).collect()
 }
 
-/// Plants a breakpoint at every function start of `image` in `armed`.
+/// Plants a breakpoint at every function start of `image` in `armed` whose number is `wanted`.
 ///
 /// # Errors
 /// When the memory cannot be written, or does not hold what the file holds.
-pub(super) fn arm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedRange) -> Result<()> {
+pub(super) fn arm(
+    memory: &ProcessMemory,
+    image: &TracedImage,
+    armed: &ArmedRange,
+    wanted: impl Fn(usize) -> bool + Copy,
+) -> Result<()> {
     let mut buffer = Vec::new();
-    for piece in pieces(starts_in(image, &armed.in_image()), &armed.in_image()) {
+    for piece in pieces(starts_in(image, &armed.in_image(), wanted), &armed.in_image()) {
         let place = armed.place(piece.start);
         let expected = image.code(armed.segment, &piece);
         buffer.resize(expected.len(), 0);
@@ -68,7 +73,7 @@ pub(super) fn arm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedRang
         if buffer != expected {
             return Err(differs(image, &piece, &buffer, expected));
         }
-        for start in starts_in(image, &piece) {
+        for start in starts_in(image, &piece, wanted) {
             let place = start.distance_from(piece.start) as usize;
             buffer[place..place + BREAKPOINT.len()].copy_from_slice(&BREAKPOINT);
         }
@@ -168,10 +173,15 @@ fn mapped_part(segment: &CodeSegment, mapping: &Mapping) -> Option<Range<Address
     (first < end).then(|| address(first)..address(end))
 }
 
-/// The starts whose breakpoints lie in `range` with all their bytes.
-fn starts_in(image: &TracedImage, range: &Range<Address>) -> impl Iterator<Item = Address> {
+/// The starts whose numbers are `wanted` and whose breakpoints lie in `range` with all their bytes.
+fn starts_in(
+    image: &TracedImage,
+    range: &Range<Address>,
+    wanted: impl Fn(usize) -> bool,
+) -> impl Iterator<Item = Address> {
     let end = range.end;
-    let starts = image.starts.from(range.start).map(|number| image.starts[number].address);
+    let starts = image.starts.from(range.start).filter(move |number| wanted(*number));
+    let starts = starts.map(|number| image.starts[number].address);
     starts.take_while(move |start| start.plus(BREAKPOINT.len() as u64) <= end)
 }
 

@@ -70,6 +70,9 @@ pub struct RecordRequest {
     pub images: Vec<PathBuf>,
     /// How often to run it; at least once.
     pub runs: u32,
+    /// How often it is started for each run; at least once. From the second time on it stops only in code that did not run before, so
+    /// threads that the stops held up get further. What is new is added to the run's traces.
+    pub passes: u32,
     /// The number of the first run.
     pub first_run: u32,
     /// Its working directory; this process's unless given.
@@ -144,7 +147,10 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
     let mut traces = Vec::new();
     let mut ending = Ending::Exited(0);
     let (mut was_asked_to_end, mut misses_text) = (false, false);
-    for run in (request.first_run..).take(request.runs.max(1) as usize) {
+    let runs = (request.first_run..).take(request.runs.max(1) as usize);
+    let passes = request.passes.max(1);
+    let mut earlier = Vec::new();
+    for (run, pass) in runs.flat_map(|run| (1..=passes).map(move |pass| (run, pass))) {
         let launched = launch::launch(request)?;
         let outputs = launched.outputs()?;
         let handle = launched.handle(request)?;
@@ -154,7 +160,9 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
                 let (outputs, ended) = (outputs.as_ref(), ended);
                 scope.spawn(move || guard::guard(handle, request, outputs, &ended))
             });
-            let outcome = Session::new(launched, request, &mut images, &mut statistics).follow();
+            let outcome =
+                Session::new(launched, std::mem::take(&mut earlier), request, &mut images, &mut statistics)
+                    .follow();
             drop(alive);
             let guarded = watching.map_or(Ok(Guarded::default()), |watching| {
                 watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -169,6 +177,10 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
         let outcome = outcome?;
         if outcome.ending != Ending::Exited(0) {
             ending = outcome.ending;
+        }
+        if pass < passes {
+            earlier = outcome.recordings;
+            continue;
         }
         for (program, recording) in (1..).zip(outcome.recordings) {
             traces.extend(recording.into_traces(run, &images, &command).into_iter().map(|(index, trace)| {

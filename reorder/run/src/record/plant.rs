@@ -60,6 +60,27 @@ impl AddressSpace {
         Ok(Some(passed.len() as u64))
     }
 
+    /// Plants the breakpoints that earlier passes left: at blocks that did not run of functions that did, and at the calls and jumps
+    /// in them that are watched.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(super) fn plant_rest(&mut self, image: &mut TracedImage, index: usize) -> io::Result<()> {
+        let (starts, places) = self.recording.borrow().executed(index);
+        for start in starts {
+            image.code_of(start);
+            if image.known_code(start).is_some() && self.planted.insert((index, start)) {
+                self.plant_blocks(image, index, start)?;
+            }
+        }
+        for Place { start, offset } in places {
+            if image.known_code(start).is_some_and(|code| code.is_watched(offset)) {
+                self.plant(image, index, start, &[offset])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Plants breakpoints at all basic blocks of a function, and at those of other functions that its jumps lead to,
     /// unless they have been executed.
     fn plant_blocks(&mut self, image: &mut TracedImage, index: usize, start: usize) -> io::Result<()> {

@@ -20,6 +20,8 @@ pub(super) struct Recording {
     /// The mark in memory that identifies the family.
     mark: Option<ProgramMark>,
     started: Instant,
+    /// Nanoseconds that earlier passes took up to their last event: what is new comes after it.
+    elapsed_before: u64,
     /// Members that went on when the recording ended.
     left_running: BTreeSet<Pid>,
     /// Parallel to the session's images; `None` for images that no member has mapped.
@@ -53,7 +55,24 @@ struct ImageRecording {
 impl Recording {
     /// The record of the program that `process` is about to execute.
     pub(super) fn new(process: Pid, mark: Option<ProgramMark>) -> Self {
-        Self { process, mark, started: Instant::now(), left_running: BTreeSet::new(), images: Vec::new() }
+        Self {
+            process,
+            mark,
+            started: Instant::now(),
+            elapsed_before: 0,
+            left_running: BTreeSet::new(),
+            images: Vec::new(),
+        }
+    }
+
+    /// The same record in the next pass, in which the program that `process` is about to execute adds what is new.
+    pub(super) fn continued(self, process: Pid, mark: Option<ProgramMark>) -> Self {
+        let events = self.images.iter().flatten().flat_map(|image| {
+            let blocks = image.blocks.values().filter_map(|executed| executed.last());
+            image.events.last().into_iter().chain(blocks)
+        });
+        let elapsed_before = events.map(|(_, nanoseconds)| *nanoseconds).max().unwrap_or(0);
+        Self { process, mark, started: Instant::now(), elapsed_before, ..self }
     }
 
     /// Whether memory with `mark` belongs to a member.
@@ -91,7 +110,7 @@ impl Recording {
         let Some(Some(recording)) = self.images.get_mut(image) else {
             return First { of_function: false, of_place: false };
         };
-        let now = self.started.elapsed().as_nanos() as u64;
+        let now = self.elapsed_before.saturating_add(self.started.elapsed().as_nanos() as u64);
         // Starts that were learned since are not in it yet.
         if recording.seen.len() <= place.start {
             recording.seen.resize(place.start + 1, false);
@@ -110,6 +129,21 @@ impl Recording {
     /// Whether some member has reached the place.
     pub(super) fn has_seen(&self, image: usize, place: Place) -> bool {
         matches!(self.images.get(image), Some(Some(recording)) if recording.seen_places.contains(&place))
+    }
+
+    /// Whether some member has executed the function at start number `start`.
+    pub(super) fn has_executed(&self, image: usize, start: usize) -> bool {
+        let recording = self.images.get(image).and_then(Option::as_ref);
+        recording.is_some_and(|recording| recording.seen.get(start).is_some_and(|seen| *seen))
+    }
+
+    /// The functions of an image that ran, by start, and the places in them that did; both in no order.
+    pub(super) fn executed(&self, image: usize) -> (Vec<usize>, Vec<Place>) {
+        let Some(recording) = self.images.get(image).and_then(Option::as_ref) else {
+            return Default::default();
+        };
+        let starts = recording.events.iter().map(|(start, _)| *start as usize).collect();
+        (starts, recording.seen_places.iter().copied().collect())
     }
 
     /// Not all blocks of the function at start number `start` could be watched: which of them ran is not known.

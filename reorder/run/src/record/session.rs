@@ -4,7 +4,7 @@
 //! the system kills what is still traced instead of leaving it with breakpoints.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -43,6 +43,8 @@ pub(super) struct Session<'images> {
     launched: Option<Launched>,
     pub(super) tasks: Tasks,
     recordings: Vec<Rc<RefCell<Recording>>>,
+    /// Those of the earlier passes whose programs were not executed yet in this one, in the order of the `exec`s.
+    earlier: VecDeque<Recording>,
     pub(super) own_traps: OwnTraps,
     /// Basic blocks are recorded too.
     pub(super) records_blocks: bool,
@@ -63,9 +65,11 @@ pub(super) struct Session<'images> {
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 
 impl<'images> Session<'images> {
-    /// Follows what was launched; the executed program is added to `images` unless it is there.
+    /// Follows what was launched; the executed program is added to `images` unless it is there. `earlier` is what earlier passes
+    /// recorded.
     pub(super) fn new(
         launched: Launched,
+        earlier: Vec<Recording>,
         request: &RecordRequest,
         images: &'images mut Vec<TracedImage>,
         statistics: &'images mut Statistics,
@@ -79,6 +83,7 @@ impl<'images> Session<'images> {
             launched: Some(launched),
             tasks: Tasks::of(root),
             recordings: Vec::new(),
+            earlier: earlier.into(),
             own_traps: OwnTraps::new(request.keep_own_traps),
             records_blocks: request.blocks,
             left_running: BTreeSet::new(),
@@ -122,7 +127,7 @@ impl<'images> Session<'images> {
         self.statistics.left_running += self.left_running.len() as u64;
         self.statistics.read_empty_input |= self.input_reads.were_empty();
         let recordings = self.recordings.into_iter().filter_map(Rc::into_inner).map(RefCell::into_inner);
-        Ok(RunOutcome { recordings: recordings.collect(), ending })
+        Ok(RunOutcome { recordings: recordings.chain(self.earlier).collect(), ending })
     }
 
     /// Waits for the next stop or end; `None` when no task is left.
@@ -264,7 +269,16 @@ impl<'images> Session<'images> {
         if is_first {
             self.add_program(task)?;
         }
-        match self.open_space(task, |mark| Rc::new(RefCell::new(Recording::new(task, mark)))) {
+        let mut earlier = std::mem::take(&mut self.earlier);
+        let opened = self.open_space(task, |mark| {
+            let recording = match earlier.pop_front() {
+                Some(recording) => recording.continued(task, mark),
+                None => Recording::new(task, mark),
+            };
+            Rc::new(RefCell::new(recording))
+        });
+        self.earlier = earlier;
+        match opened {
             Ok((space, mappings)) => self.begin_recording(task, space, &mappings)?,
             // This user may not be allowed to read what the program executes.
             Err(error) if !is_first && forbids(&error) => self.statistics.forbidden_programs += 1,
@@ -283,13 +297,23 @@ impl<'images> Session<'images> {
         let begun = Instant::now();
         let mut bytes = 0;
         for (index, mapping) in mappings {
-            bytes += space.arm(*index, &self.images[*index], mapping)?;
+            bytes += self.arm(&mut space, *index, mapping)?;
         }
         self.statistics.armed(bytes, begun.elapsed());
         space.recording.borrow_mut().start_clock();
         self.recordings.push(Rc::clone(&space.recording));
         self.tasks.give(task, Rc::new(RefCell::new(space)));
         Ok(())
+    }
+
+    /// Plants the breakpoints of image `index` in `mapping`; returns how many bytes of code that affected.
+    fn arm(&mut self, space: &mut AddressSpace, index: usize, mapping: &Mapping) -> Result<u64> {
+        let image = &mut self.images[index];
+        let bytes = space.arm(index, image, mapping)?;
+        if self.records_blocks {
+            space.plant_rest(image, index).map_err(wait_failed)?;
+        }
+        Ok(bytes)
     }
 
     /// The first executed file is always traced: for a script it is the interpreter.
@@ -331,7 +355,7 @@ impl<'images> Session<'images> {
         {
             let mapping = Mapping { start: mapped.start, length: mapped.length, offset: mapped.offset, path };
             let begun = Instant::now();
-            let bytes = space.borrow_mut().arm(index, &self.images[index], &mapping)?;
+            let bytes = self.arm(&mut space.borrow_mut(), index, &mapping)?;
             self.statistics.armed(bytes, begun.elapsed());
         }
         self.resume(task, 0)

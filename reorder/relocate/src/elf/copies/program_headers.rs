@@ -9,7 +9,7 @@ use reorder_base::address::NewAddress;
 use reorder_base::hint::Hint;
 use reorder_base::little_endian::u64_at;
 use reorder_base::refusal::{Refusal, RefusalCode};
-use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::elf::note::{Note, notes};
 use reorder_image::elf::segment::Segment;
 
@@ -58,6 +58,10 @@ pub(super) fn slot(file: &ElfFile<'_>) -> std::result::Result<Slot, Refusal> {
     }));
     // The headers that are missed least come first.
     found.sort_by_key(|(lost, _)| *lost);
+    // The header of the table itself tells loaders how far a program was moved; one at a fixed address never is.
+    if file.linkage == Linkage::FixedAddress {
+        found.extend(of_kind(object::elf::PT_PHDR.0).map(|(index, _)| (None, index)));
+    }
     found.first().map(|&(lost, index)| Slot { index, lost }).ok_or_else(|| no_slot(file))
 }
 

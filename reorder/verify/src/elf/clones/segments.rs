@@ -1,7 +1,8 @@
 //! The headers: one added segment in place of an unneeded header, and added sections after the end of the old file.
 
 use goblin::elf::ProgramHeader;
-use goblin::elf::program_header::{PF_R, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_NULL};
+use goblin::elf::header::ET_EXEC;
+use goblin::elf::program_header::{PF_R, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_NULL, PT_PHDR};
 use goblin::elf::section_header::{SHF_ALLOC, SHT_NULL, SHT_PROGBITS, SHT_RELA, SHT_SYMTAB};
 
 use super::record::RECORD;
@@ -48,8 +49,16 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
     let segment = after.remove(last.ok_or_else(|| differs("no segment is loaded"))?);
     let given = before.iter().zip(&after).position(|(before, after)| before != after).unwrap_or(after.len());
     let is_same = before.len() == after.len() + 1 && before[given + 1..] == after[given..];
-    if !is_same || !matches!(before[given].p_type, PT_NOTE | PT_NULL) {
-        return Err(differs("the program headers differ in more than one segment in place of a note"));
+    let is_needless = match before.get(given).map(|segment| segment.p_type) {
+        Some(PT_NOTE | PT_NULL) => true,
+        // Loaders take the distance that a program was moved by from it; here that is 0.
+        Some(PT_PHDR) => old.header.e_type == ET_EXEC,
+        _ => false,
+    };
+    if !is_same || !is_needless {
+        let what =
+            "the program headers differ in more than one segment in place of a note or of an unused header";
+        return Err(differs(what));
     }
     let search = |image: &ElfView<'_>| first_search(image).map(|index| image.segments[index].clone());
     if let (Some(before), Some(after)) = (search(old), search(new)) {
