@@ -116,7 +116,8 @@ class Examined:
     def record(self):
         for number, words in enumerate(self.command["recorded"]):
             trace = self.work / "traces" / str(number)
-            command = [self.reorder, "record", "-q", "--blocks", "-o", trace, "--", self.place, *self.words(words)]
+            passes = str(self.command.get("passes", 1))
+            command = [self.reorder, "record", "-q", "--blocks", "--passes", passes, "-o", trace, "--", self.place, *self.words(words)]
             result = run(command, self.directory)
             if not trace.exists():
                 raise Failed(f"record: {reason(result.stderr)}")

@@ -5,6 +5,7 @@
 mod blocks;
 mod endings;
 mod libraries;
+mod passes;
 mod programs;
 mod scenarios;
 mod traps;

@@ -60,13 +60,18 @@ impl AddressSpace {
         Ok(Some(passed.len() as u64))
     }
 
-    /// Plants the breakpoints that earlier passes left: at blocks that did not run of functions that did, and at the calls and jumps
-    /// in them that are watched.
+    /// Plants the breakpoints that earlier passes left, in the parts of the image that are mapped: at blocks that did not run of
+    /// functions that did, and at the calls and jumps in them that are watched.
     ///
     /// # Errors
     /// When the system refuses.
     pub(super) fn plant_rest(&mut self, image: &mut TracedImage, index: usize) -> io::Result<()> {
         let (starts, places) = self.recording.borrow().executed(index);
+        let is_mapped = |start: &usize, image: &TracedImage| {
+            let address = image.starts[*start].address;
+            self.armed.iter().any(|armed| armed.image == index && armed.in_image().contains(&address))
+        };
+        let starts: Vec<usize> = starts.into_iter().filter(|start| is_mapped(start, image)).collect();
         for start in starts {
             image.code_of(start);
             if image.known_code(start).is_some() && self.planted.insert((index, start)) {

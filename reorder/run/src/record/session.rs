@@ -297,8 +297,11 @@ impl<'images> Session<'images> {
         let begun = Instant::now();
         let mut bytes = 0;
         for (index, mapping) in mappings {
-            bytes += self.arm(&mut space, *index, mapping)?;
+            bytes += space.arm(*index, &self.images[*index], mapping)?;
         }
+        // Functions lead into each other: all mappings of an image come first.
+        let indices: BTreeSet<usize> = mappings.iter().map(|(index, _)| *index).collect();
+        indices.into_iter().try_for_each(|index| self.plant_rest(&mut space, index))?;
         self.statistics.armed(bytes, begun.elapsed());
         space.recording.borrow_mut().start_clock();
         self.recordings.push(Rc::clone(&space.recording));
@@ -306,14 +309,12 @@ impl<'images> Session<'images> {
         Ok(())
     }
 
-    /// Plants the breakpoints of image `index` in `mapping`; returns how many bytes of code that affected.
-    fn arm(&mut self, space: &mut AddressSpace, index: usize, mapping: &Mapping) -> Result<u64> {
-        let image = &mut self.images[index];
-        let bytes = space.arm(index, image, mapping)?;
-        if self.records_blocks {
-            space.plant_rest(image, index).map_err(wait_failed)?;
+    /// Plants the breakpoints inside of functions of image `index` that ran in earlier passes.
+    fn plant_rest(&mut self, space: &mut AddressSpace, index: usize) -> Result<()> {
+        match self.records_blocks {
+            true => space.plant_rest(&mut self.images[index], index).map_err(wait_failed),
+            false => Ok(()),
         }
-        Ok(bytes)
     }
 
     /// The first executed file is always traced: for a script it is the interpreter.
@@ -355,7 +356,8 @@ impl<'images> Session<'images> {
         {
             let mapping = Mapping { start: mapped.start, length: mapped.length, offset: mapped.offset, path };
             let begun = Instant::now();
-            let bytes = self.arm(&mut space.borrow_mut(), index, &mapping)?;
+            let bytes = space.borrow_mut().arm(index, &self.images[index], &mapping)?;
+            self.plant_rest(&mut space.borrow_mut(), index)?;
             self.statistics.armed(bytes, begun.elapsed());
         }
         self.resume(task, 0)
