@@ -88,6 +88,10 @@ pub struct OptimizeArguments {
     /// Number of recordings of each run
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     record_runs: u32,
+    /// Executions of the program for each recording, as in `reorder record --passes`: for programs that compile or load in the
+    /// background
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    record_passes: u32,
     #[command(flatten)]
     pub(super) order: LayoutArguments,
     #[command(flatten)]
@@ -282,6 +286,7 @@ pub(super) fn record_runs(
             arguments: words.clone(),
             images: images.to_vec(),
             runs: arguments.record_runs,
+            passes: arguments.record_passes,
             first_run,
             discard_output: true,
             blocks: arguments.layout.needs_blocks(),
