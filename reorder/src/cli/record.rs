@@ -47,9 +47,9 @@ pub struct RecordArguments {
     /// Number of times to run the program
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Start the program this often for each run, and stop from the second time on only in code that has not run yet. Stops hold up
-    /// the thread that makes them: threads that compile or load in the background then do less than they would, above all with
-    /// --blocks. What later passes add comes at the end of the run's trace
+    /// Start the program N times for each run. From the second start on it stops only in code that has not run yet, so threads that
+    /// work in the background, such as compilers, get further. What later starts add comes at the end of the trace. The program
+    /// prints its output N times and must be able to run again
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     passes: u32,
     /// Without a program: record only this scenario of reorder.toml; repeatable

@@ -1,7 +1,7 @@
 //! `record --passes`: a program that is stopped only in code that did not run before gets further, and its trace with it.
 
-use end_to_end::recorded_programs::{Program, compile, request};
-use reorder_run::record::{RecordOutcome, RecordRequest, record};
+use end_to_end::recorded_programs::{Program, build, compile, request};
+use reorder_run::record::{RecordOutcome, RecordRequest, RecordedTrace, record};
 use reorder_trace::{Event, Trace};
 
 /// Stands for a program whose threads get further the less they are held up: it ends after the first of its steps that a breakpoint
@@ -22,13 +22,34 @@ const SOURCE: &str = r#"
         else if (reached == 3) seen[3] += 5;
         else seen[0] += 7;
     }
-    int main(void) {
+    int work(void) {
         int reached = 0, is_stopped = 0;
         while (reached < 5 && !is_stopped) {
             is_stopped = IS_STOPPED(steps[reached]);
             steps[reached++]();
         }
         last(reached);
+        return 0;
+    }
+    #ifndef IS_LIBRARY
+    int main(void) { return work(); }
+    #endif"#;
+
+/// Does the work of a library that it opens, twice, and in a process of its own in between.
+const OPENS: &str = r#"
+    #include <dlfcn.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    int main(int count, char **words) {
+        for (int round = 0; round < 3; round++) {
+            void *library = dlopen(words[1], RTLD_NOW);
+            if (!library) return 9;
+            int (*work)(void) = (int (*)(void))dlsym(library, "work");
+            if (round != 1) work();
+            else if (fork() == 0) _exit(work());
+            else wait(0);
+            dlclose(library);
+        }
         return 0;
     }"#;
 
@@ -74,6 +95,26 @@ fn blocks_of_functions_that_ran_before_are_added_too() {
     let of = |passes| blocks_of_last(&recorded(&program, passes, true).traces[0].trace);
     let (one, two, three) = (of(1), of(2), of(3));
     assert!(one < two && two < three, "{one} {two} {three}");
+}
+
+#[test]
+fn libraries_that_are_opened_late_go_on_where_the_last_pass_ended() {
+    let program = compile(OPENS, &["-O1"]);
+    let flags = ["-O1", "-fcf-protection=none", "-fPIC", "-shared", "-DIS_LIBRARY"];
+    let library = build(program.directory.path(), "library.so", SOURCE, &flags);
+    for blocks in [false, true] {
+        let of_passes = |passes| {
+            let request = request(&program.path, &[library.to_str().unwrap()]);
+            let outcome =
+                record(&RecordRequest { passes, blocks, images: vec![library.clone()], ..request }).unwrap();
+            let of_library = |recorded: &&RecordedTrace| recorded.image_name == "library.so";
+            let trace = outcome.traces.iter().find(of_library).unwrap().trace.clone();
+            (steps(&trace).len(), if blocks { blocks_of_last(&trace) } else { 0 })
+        };
+        let (first, second) = (of_passes(1), of_passes(2));
+        assert!((1..5).contains(&first.0) && second.0 > first.0, "{first:?} {second:?}");
+        assert!(!blocks || second.1 > first.1, "{first:?} {second:?}");
+    }
 }
 
 #[test]

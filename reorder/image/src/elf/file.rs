@@ -114,7 +114,7 @@ impl<'data> ElfFile<'data> {
         Ok(file)
     }
 
-    /// Length of the ELF header and of what follows it at once of the program headers.
+    /// Length of the ELF header, and of the program headers if they follow it directly.
     pub fn header_bytes(&self) -> u64 {
         const ELF_HEADER: FileOffset = FileOffset(64);
         if self.program_headers.start == ELF_HEADER { self.program_headers.end.0 } else { ELF_HEADER.0 }

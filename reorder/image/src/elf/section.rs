@@ -92,10 +92,11 @@ impl<'data> Section<'data> {
         self.kind != object::elf::SHT_NOBITS.0 && self.kind != object::elf::SHT_NULL.0
     }
 
-    /// Present in memory. A section that is not has address 0 (System V gABI, `sh_addr`), whatever its flags say: tools that add
-    /// an application's notes to a program set them.
+    /// Present in memory. A section that is not has address 0 (System V gABI, `sh_addr`). Tools that add notes to a finished
+    /// program mark them as loaded all the same.
     pub fn is_loaded(&self) -> bool {
-        self.flags & object::elf::SHF_ALLOC.0 != 0 && self.address != Address(0)
+        let is_added_note = self.kind == object::elf::SHT_NOTE.0 && self.address == Address(0);
+        self.flags & object::elf::SHF_ALLOC.0 != 0 && !is_added_note
     }
 
     /// Holds code.

@@ -1,7 +1,7 @@
 //! One address space with breakpoints, shared by all threads and `vfork` children that run in it.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -27,8 +27,6 @@ pub(super) struct AddressSpace {
     pub(super) armed: Vec<ArmedRange>,
     /// Functions whose basic blocks have breakpoints too, by image and start.
     pub(super) planted: BTreeSet<(usize, usize)>,
-    /// How often in a row watched calls and jumps led to known functions, by image and place.
-    pub(super) known_targets: BTreeMap<(usize, Place), u32>,
     pub(super) disarmed: bool,
     /// Libraries to be traced that are not mapped yet; positions among the session's images.
     pub(super) missing: Vec<usize>,
@@ -57,15 +55,7 @@ impl AddressSpace {
     ) -> Result<Self> {
         let memory = open(task)?;
         let recording = recording(memory.program_mark(task));
-        Ok(Self {
-            memory,
-            armed: Vec::new(),
-            planted: BTreeSet::new(),
-            known_targets: BTreeMap::new(),
-            disarmed: false,
-            missing,
-            recording,
-        })
+        Ok(Self { memory, armed: Vec::new(), planted: BTreeSet::new(), disarmed: false, missing, recording })
     }
 
     /// The copy that the forked process `child` has: the breakpoints were copied with the memory.
@@ -74,15 +64,14 @@ impl AddressSpace {
             memory: open(child)?,
             armed: self.armed.clone(),
             planted: self.planted.clone(),
-            known_targets: self.known_targets.clone(),
             disarmed: false,
             missing: self.missing.clone(),
             recording: Rc::clone(&self.recording),
         })
     }
 
-    /// Plants the breakpoints of `image` in `mapping`, but those of functions that ran in an earlier pass; returns how many bytes
-    /// of code that affected.
+    /// Plants the breakpoints of `image` in `mapping`, except those of functions that ran before, in an earlier pass or in another
+    /// process of the family; returns how many bytes of code that affected.
     pub(super) fn arm(&mut self, index: usize, image: &TracedImage, mapping: &Mapping) -> Result<u64> {
         let armed = ranges(image, index, mapping);
         let recording = self.recording.borrow();

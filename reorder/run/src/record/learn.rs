@@ -75,11 +75,10 @@ impl AddressSpace {
         Ok(is_new)
     }
 
-    /// Whether the instruction at `hit` is to be executed alone.
-    pub(super) fn is_watched(&self, images: &[TracedImage], hit: Hit) -> bool {
-        let Hit { image, place, .. } = hit;
-        let led = self.known_targets.get(&(image, place)).copied().unwrap_or(0);
-        let code = images[image].known_code(place.start);
+    /// Whether the instruction at `place` of image `index` is to be executed alone.
+    pub(super) fn is_watched(&self, image: &TracedImage, index: usize, place: Place) -> bool {
+        let led = self.recording.borrow().known_targets.get(&(index, place)).copied().unwrap_or(0);
+        let code = image.known_code(place.start);
         code.is_some_and(|code| code.is_watched(place.offset)) && led < MAX_KNOWN_TARGETS
     }
 
@@ -103,15 +102,16 @@ impl AddressSpace {
 
     /// After the watched instruction at `hit`, the task is at `address`: learns what is there and watches the instruction again.
     fn learn_entered(&mut self, images: &mut [TracedImage], hit: Hit, address: u64) -> io::Result<()> {
-        *self.known_targets.entry((hit.image, hit.place)).or_default() += 1;
+        *self.recording.borrow_mut().known_targets.entry((hit.image, hit.place)).or_default() += 1;
         self.learn_at(images, hit, address)?;
         self.watch(images, hit)
     }
 
     /// Stops tasks again at the instruction at `hit`, if it is to be watched.
     fn watch(&self, images: &[TracedImage], hit: Hit) -> io::Result<()> {
-        if self.is_watched(images, hit) {
-            self.plant(&images[hit.image], hit.image, hit.place.start, &[hit.place.offset])?;
+        let image = &images[hit.image];
+        if self.is_watched(image, hit.image, hit.place) {
+            self.plant(image, hit.image, hit.place.start, &[hit.place.offset])?;
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl AddressSpace {
             return Ok(());
         };
         if self.learn(&mut images[index], index, target)? {
-            self.known_targets.insert((index, place), 0);
+            self.recording.borrow_mut().known_targets.insert((index, place), 0);
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ mod address_space;
 mod arm;
 mod code;
 mod digests;
+mod executed;
 mod failure;
 mod guard;
 mod image;
@@ -70,8 +71,8 @@ pub struct RecordRequest {
     pub images: Vec<PathBuf>,
     /// How often to run it; at least once.
     pub runs: u32,
-    /// How often it is started for each run; at least once. From the second time on it stops only in code that did not run before, so
-    /// threads that the stops held up get further. What is new is added to the run's traces.
+    /// How often it is started for each run; at least once. From the second time on it stops only in code that did not run before,
+    /// so threads that the stops held up get further. What is new is added to the run's traces.
     pub passes: u32,
     /// The number of the first run.
     pub first_run: u32,
@@ -151,6 +152,7 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
     let passes = request.passes.max(1);
     let mut earlier = Vec::new();
     for (run, pass) in runs.flat_map(|run| (1..=passes).map(move |pass| (run, pass))) {
+        let unrecorded = (statistics.left_running, statistics.forbidden_programs);
         let launched = launch::launch(request)?;
         let outputs = launched.outputs()?;
         let handle = launched.handle(request)?;
@@ -179,6 +181,8 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
             ending = outcome.ending;
         }
         if pass < passes {
+            // What was left out is that of the last pass.
+            (statistics.left_running, statistics.forbidden_programs) = unrecorded;
             earlier = outcome.recordings;
             continue;
         }

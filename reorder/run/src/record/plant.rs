@@ -60,8 +60,8 @@ impl AddressSpace {
         Ok(Some(passed.len() as u64))
     }
 
-    /// Plants the breakpoints that earlier passes left, in the parts of the image that are mapped: at blocks that did not run of
-    /// functions that did, and at the calls and jumps in them that are watched.
+    /// Plants breakpoints inside functions that ran before, in the parts of the image that are mapped: at blocks that did not run,
+    /// and at watched calls and jumps.
     ///
     /// # Errors
     /// When the system refuses.
@@ -73,14 +73,13 @@ impl AddressSpace {
         };
         let starts: Vec<usize> = starts.into_iter().filter(|start| is_mapped(start, image)).collect();
         for start in starts {
-            image.code_of(start);
-            if image.known_code(start).is_some() && self.planted.insert((index, start)) {
+            if image.code_of(start).is_some() && self.planted.insert((index, start)) {
                 self.plant_blocks(image, index, start)?;
             }
         }
-        for Place { start, offset } in places {
-            if image.known_code(start).is_some_and(|code| code.is_watched(offset)) {
-                self.plant(image, index, start, &[offset])?;
+        for place in places {
+            if self.is_watched(image, index, place) {
+                self.plant(image, index, place.start, &[place.offset])?;
             }
         }
         Ok(())

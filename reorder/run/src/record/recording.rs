@@ -9,6 +9,7 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use super::code::Place;
+use super::executed::Executed;
 use super::image::TracedImage;
 use super::memory::ProgramMark;
 use reorder_trace::{Event, Evidence, Location, Name, Trace};
@@ -16,7 +17,8 @@ use reorder_trace::{Event, Evidence, Location, Name, Trace};
 /// First executions of one family.
 #[derive(Debug)]
 pub(super) struct Recording {
-    process: Pid,
+    pub(super) process: Pid,
+    pub(super) executed: Executed,
     /// The mark in memory that identifies the family.
     mark: Option<ProgramMark>,
     started: Instant,
@@ -26,6 +28,8 @@ pub(super) struct Recording {
     left_running: BTreeSet<Pid>,
     /// Parallel to the session's images; `None` for images that no member has mapped.
     images: Vec<Option<ImageRecording>>,
+    /// How often in a row watched calls and jumps led to known functions, by image and place.
+    pub(super) known_targets: BTreeMap<(usize, Place), u32>,
 }
 
 /// Which first execution a hit was.
@@ -53,26 +57,34 @@ struct ImageRecording {
 }
 
 impl Recording {
-    /// The record of the program that `process` is about to execute.
-    pub(super) fn new(process: Pid, mark: Option<ProgramMark>) -> Self {
+    /// The record of what `process` is about to execute.
+    pub(super) fn new(process: Pid, executed: Executed) -> Self {
         Self {
             process,
-            mark,
+            executed,
+            mark: None,
             started: Instant::now(),
             elapsed_before: 0,
             left_running: BTreeSet::new(),
             images: Vec::new(),
+            known_targets: BTreeMap::new(),
         }
     }
 
-    /// The same record in the next pass, in which the program that `process` is about to execute adds what is new.
-    pub(super) fn continued(self, process: Pid, mark: Option<ProgramMark>) -> Self {
+    /// The same record in the next pass, in which what `process` is about to execute adds what is new.
+    pub(super) fn continued(self, process: Pid, executed: Executed) -> Self {
         let events = self.images.iter().flatten().flat_map(|image| {
             let blocks = image.blocks.values().filter_map(|executed| executed.last());
             image.events.last().into_iter().chain(blocks)
         });
         let elapsed_before = events.map(|(_, nanoseconds)| *nanoseconds).max().unwrap_or(0);
-        Self { process, mark, started: Instant::now(), elapsed_before, ..self }
+        let (started, left_running) = (Instant::now(), BTreeSet::new());
+        Self { process, executed, mark: None, started, elapsed_before, left_running, ..self }
+    }
+
+    /// The mark in memory that tells members from other processes.
+    pub(super) fn set_mark(&mut self, mark: Option<ProgramMark>) {
+        self.mark = mark;
     }
 
     /// Whether memory with `mark` belongs to a member.
@@ -134,10 +146,10 @@ impl Recording {
     /// Whether some member has executed the function at start number `start`.
     pub(super) fn has_executed(&self, image: usize, start: usize) -> bool {
         let recording = self.images.get(image).and_then(Option::as_ref);
-        recording.is_some_and(|recording| recording.seen.get(start).is_some_and(|seen| *seen))
+        recording.is_some_and(|recording| recording.seen.get(start) == Some(&true))
     }
 
-    /// The functions of an image that ran, by start, and the places in them that did; both in no order.
+    /// The functions of an image that ran, by start number, and the places in them that did, in no order.
     pub(super) fn executed(&self, image: usize) -> (Vec<usize>, Vec<Place>) {
         let Some(recording) = self.images.get(image).and_then(Option::as_ref) else {
             return Default::default();

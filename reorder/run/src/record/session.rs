@@ -4,7 +4,7 @@
 //! the system kills what is still traced instead of leaving it with breakpoints.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 
 use super::RecordRequest;
 use super::address_space::{AddressSpace, Hit};
+use super::executed::{Executed, take_recording};
 use super::failure::{Failure, Served, forbids, names_no_process, unless_killed, wait_failed};
 use super::image::TracedImage;
 use super::input_reads::InputReads;
@@ -43,8 +44,8 @@ pub(super) struct Session<'images> {
     launched: Option<Launched>,
     pub(super) tasks: Tasks,
     recordings: Vec<Rc<RefCell<Recording>>>,
-    /// Those of the earlier passes whose programs were not executed yet in this one, in the order of the `exec`s.
-    earlier: VecDeque<Recording>,
+    /// Recordings of earlier passes whose programs this pass has not executed yet.
+    earlier: Vec<Recording>,
     pub(super) own_traps: OwnTraps,
     /// Basic blocks are recorded too.
     pub(super) records_blocks: bool,
@@ -83,7 +84,7 @@ impl<'images> Session<'images> {
             launched: Some(launched),
             tasks: Tasks::of(root),
             recordings: Vec::new(),
-            earlier: earlier.into(),
+            earlier,
             own_traps: OwnTraps::new(request.keep_own_traps),
             records_blocks: request.blocks,
             left_running: BTreeSet::new(),
@@ -239,7 +240,7 @@ impl<'images> Session<'images> {
             let is_family =
                 |recording: &&Rc<RefCell<Recording>>| mark.is_some_and(|mark| recording.borrow().is_of(mark));
             // Of a program that has overwritten its mark only the breakpoints matter.
-            let unknown = || Rc::new(RefCell::new(Recording::new(task, mark)));
+            let unknown = || Rc::new(RefCell::new(Recording::new(task, Executed::default())));
             self.recordings.iter().find(is_family).map_or_else(unknown, Rc::clone)
         })?;
         for (index, mapping) in mappings {
@@ -269,17 +270,22 @@ impl<'images> Session<'images> {
         if is_first {
             self.add_program(task)?;
         }
-        let mut earlier = std::mem::take(&mut self.earlier);
+        let executed = Executed::by(task);
+        let recording = match take_recording(&mut self.earlier, &executed) {
+            Some(recording) => recording.continued(task, executed),
+            None => Recording::new(task, executed),
+        };
+        let recording = Rc::new(RefCell::new(recording));
         let opened = self.open_space(task, |mark| {
-            let recording = match earlier.pop_front() {
-                Some(recording) => recording.continued(task, mark),
-                None => Recording::new(task, mark),
-            };
-            Rc::new(RefCell::new(recording))
+            recording.borrow_mut().set_mark(mark);
+            Rc::clone(&recording)
         });
-        self.earlier = earlier;
         match opened {
-            Ok((space, mappings)) => self.begin_recording(task, space, &mappings)?,
+            Ok((space, mappings)) => {
+                // From here on nothing of it is lost if the task is killed.
+                self.recordings.push(recording);
+                self.begin_recording(task, space, &mappings)?;
+            }
             // This user may not be allowed to read what the program executes.
             Err(error) if !is_first && forbids(&error) => self.statistics.forbidden_programs += 1,
             Err(error) => return Err(error.into()),
@@ -304,7 +310,6 @@ impl<'images> Session<'images> {
         indices.into_iter().try_for_each(|index| self.plant_rest(&mut space, index))?;
         self.statistics.armed(bytes, begun.elapsed());
         space.recording.borrow_mut().start_clock();
-        self.recordings.push(Rc::clone(&space.recording));
         self.tasks.give(task, Rc::new(RefCell::new(space)));
         Ok(())
     }

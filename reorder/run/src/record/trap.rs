@@ -69,7 +69,10 @@ impl Session<'_> {
         if first.of_place {
             self.statistics.first_execution(first.of_function, blocks, arrived.elapsed());
         }
-        if !self.records_blocks || self.releasing || !space.is_watched(self.images, hit) {
+        if !self.records_blocks
+            || self.releasing
+            || !space.is_watched(&self.images[hit.image], hit.image, hit.place)
+        {
             return Ok(Trap::Ours);
         }
         space.learn_passed(self.images, hit, arch::arguments(&arch::registers(task)?))?;

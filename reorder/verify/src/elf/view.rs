@@ -11,7 +11,7 @@ use goblin::elf::header::{
     EI_CLASS, EI_DATA, ELFCLASS64, ELFDATA2LSB, EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC,
 };
 use goblin::elf::program_header::{PF_W, PT_LOAD};
-use goblin::elf::section_header::{SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS, SHT_NULL};
+use goblin::elf::section_header::{SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, SHT_NULL};
 use goblin::elf::{Elf, Header, ProgramHeader, SectionHeader};
 
 use std::ops::Range;
@@ -56,9 +56,9 @@ pub(crate) struct SectionView<'data> {
 }
 
 impl SectionView<'_> {
-    /// Whether the loader maps the section: no program maps the page at address 0.
+    /// Whether the loader maps the section. Where address 0 is mapped at all, the file header is there, and not a note.
     pub(crate) fn is_loaded(&self) -> bool {
-        self.flags & u64::from(SHF_ALLOC) != 0 && self.address != 0
+        self.flags & u64::from(SHF_ALLOC) != 0 && (self.address != 0 || self.kind != SHT_NOTE)
     }
 
     /// Whether the section holds mapped machine code that exists in the file.

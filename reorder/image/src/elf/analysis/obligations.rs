@@ -101,7 +101,7 @@ fn check_uncovered_bytes(file: &ElfFile<'_>) -> Result<(), Refusal> {
         .map(|section| (section.offset.0, section.offset.0 + section.size))
         .collect();
     covered.push((0, file.header_bytes()));
-    // Tools that add headers to a linked program may put the table into a gap of its code.
+    // The table of program headers may lie in a gap of code: tools that add headers put it there.
     covered.push((file.program_headers.start.0, file.program_headers.end.0));
     covered.sort_unstable();
     for segment in file.segments.iter().filter(|segment| segment.is_load() && segment.is_executable()) {

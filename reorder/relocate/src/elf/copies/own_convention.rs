@@ -1,7 +1,7 @@
 //! Code of run-times that keep an address of their data in a register that calls preserve.
 //!
-//! V8's builtins do so with `r13`, and with `x26` on AArch64. Such a run-time knows each return address of its code, and looks it up when an exception is
-//! thrown or garbage is collected. So what calls it must not return into a copy.
+//! V8's builtins do so with `r13`, and with `x26` on AArch64. Such a run-time knows each return address of its code, and looks it up
+//! when an exception is thrown or garbage is collected. So what calls it must not return into a copy.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
@@ -48,35 +48,44 @@ pub(super) fn expects_preserved_register(bytes: &[u8]) -> bool {
     false
 }
 
-/// The same for AArch64. Code that neither calls nor jumps away is not of this kind: the run-time has no return address of it, and
-/// compilers that save space move parts of functions into such code, which use the registers of their callers.
+/// The same for AArch64. Code that calls nothing and jumps nowhere else is not of this kind: no return address in it is ever looked
+/// up. Compilers that save space move parts of functions into such code, and it uses its callers' registers.
 pub(super) fn expects_preserved_register_aarch64(bytes: &[u8]) -> bool {
     /// Branches to what is looked at stay in the function.
     const WINDOW: Address = Address(MAX_INSTRUCTIONS as u64 * WORD);
     let (words, _) = bytes.as_chunks::<4>();
-    let (mut set, mut reads, mut reached) = (0, false, Address(0));
+    let (mut set, mut reads, mut leaves, mut reached) = (0, false, false, Address(0));
     for (place, word) in (0..).step_by(WORD as usize).map(Address).zip(words).take(MAX_INSTRUCTIONS) {
         let word = u32::from_le_bytes(*word);
         reads |= base(word) & PRESERVED & !set != 0;
-        let (leaves, ends) = match decode(word, place) {
-            Operation::ConditionalBranch(target) | Operation::Branch(target) if target < WINDOW => {
+        let mut ends = false;
+        match decode(word, place) {
+            Operation::ConditionalBranch(target) if target < WINDOW => reached = reached.max(target),
+            Operation::Branch(target) if target < WINDOW => {
                 reached = reached.max(target);
-                (false, matches!(decode(word, place), Operation::Branch(_)))
+                ends = true;
             }
-            Operation::Branch(_) | Operation::BranchRegister(_) => (true, true),
-            Operation::Call(_) | Operation::CallRegister(_) => (true, false),
-            Operation::Return | Operation::Trap | Operation::Invalid => (false, true),
-            _ => (false, false),
-        };
+            Operation::Branch(_) | Operation::BranchRegister(_) => (leaves, ends) = (true, true),
+            Operation::Call(_) | Operation::CallRegister(_) => leaves = true,
+            Operation::Return => ends = true,
+            _ => {}
+        }
         if reads && leaves {
             return true;
         }
         if ends && reached <= place {
             return false;
         }
-        set |= uses(word).writes;
+        if !names_no_destination(word) {
+            set |= uses(word).writes;
+        }
     }
     false
+}
+
+/// Whether a register that `word` seems to write may be a number or a source: in system instructions and in prefetches of a literal.
+fn names_no_destination(word: u32) -> bool {
+    word & 0xffc0_0000 == 0xd500_0000 || word & 0xff00_0000 == 0xd800_0000
 }
 
 /// `x19` to `x28`, a bit for each.
@@ -118,11 +127,14 @@ mod tests {
         const JUMP: u32 = 0xd61f_0000;
         const RETURN: u32 = 0xd65f_03c0;
         assert!(expects(&[READ, CALL, RETURN]) && expects(&[READ, JUMP]) && expects(&[SAVE, READ, CALL]));
+        assert!(expects(&[CALL, READ, RETURN]));
         assert!(!expects(&[SAVE, SET, READ, CALL, RETURN]));
+        // msr tpidr_el0, x26 reads the register.
+        assert!(expects(&[0xd51b_d05a, READ, CALL, RETURN]));
         // Without a call it is code that a compiler moved there.
         assert!(!expects(&[READ, RETURN, CALL]));
-        // cbz x0, 12: goes on after the return.
-        assert!(expects(&[READ, 0xb400_0040 | 1 << 5, RETURN, CALL]));
+        // cbz x0, 8: goes on after the return.
+        assert!(expects(&[READ, 0xb400_0040, RETURN, CALL]) && !expects(&[READ, RETURN, 0xb400_0040, CALL]));
         assert!(!expects(&[]) && !expects(&[READ]));
     }
 }

@@ -58,7 +58,8 @@ pub(super) fn slot(file: &ElfFile<'_>) -> std::result::Result<Slot, Refusal> {
     }));
     // The headers that are missed least come first.
     found.sort_by_key(|(lost, _)| *lost);
-    // The header of the table itself tells loaders how far a program was moved; one at a fixed address never is.
+    // PT_PHDR tells loaders how far a program was moved, and one at a fixed address never is. It comes last, because debuggers may
+    // still look at it.
     if file.linkage == Linkage::FixedAddress {
         found.extend(of_kind(object::elf::PT_PHDR.0).map(|(index, _)| (None, index)));
     }

@@ -100,10 +100,11 @@ fn expects_on_x86_64(code: &[u8], target: u64) -> bool {
     registers.are_expected()
 }
 
-/// Code without a call has no return address that anybody could know.
+/// Code that neither calls nor jumps on has no return address that anybody could know.
 fn expects_on_aarch64(code: &[u8]) -> bool {
     /// `x19` to `x28`, bit by number.
     const PRESERVED_BITS: u32 = 0x3ff << 19;
+    const BRANCH_TO_REGISTER: u32 = 0xd61f_0000;
     let (mut addressing, mut named, mut calls) = (0_u32, 0_u32, false);
     let (words, _) = code.as_chunks::<4>();
     for word in words.iter().take(MAX_INSTRUCTIONS).map(|word| u32::from_le_bytes(*word)) {
@@ -114,7 +115,7 @@ fn expects_on_aarch64(code: &[u8]) -> bool {
         addressing |= base;
         // Compiled functions store the register before they use it.
         named |= effects.writes | if is_access { effects.reads & !base } else { 0 };
-        calls |= effects.is_call;
+        calls |= effects.is_call || word & 0xffff_fc1f == BRANCH_TO_REGISTER;
         if effects.ends {
             break;
         }
@@ -151,5 +152,7 @@ mod tests {
         // stp x26, x27, [sp, -16]! before it; no call; the call comes after the end.
         assert!(!expects(&[0xa9bf_6ffa, read, call, ret]));
         assert!(!expects(&[read, ret]) && !expects(&[read, ret, call]));
+        // bl before the read; br x16 after it.
+        assert!(expects(&[call, read, ret]) && expects(&[read, 0xd61f_0200]));
     }
 }

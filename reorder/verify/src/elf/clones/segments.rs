@@ -57,7 +57,7 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
     };
     if !is_same || !is_needless {
         let what =
-            "the program headers differ in more than one segment in place of a note or of an unused header";
+            "more program headers changed than one that nothing needs, which became the segment of copies";
         return Err(differs(what));
     }
     let search = |image: &ElfView<'_>| first_search(image).map(|index| image.segments[index].clone());
@@ -101,8 +101,8 @@ fn is_empty(section: &SectionView<'_>) -> bool {
         && (section.name.is_empty() && section.bytes.is_empty())
 }
 
-/// The section of the copies, which lies inside `segment`. A section of exception tables may follow it, then the list. All other old sections keep header and place, except unwind
-/// tables and tables of symbols and strings, which may move.
+/// The section of the copies, which lies inside `segment`. A section of exception tables may follow it, then the list. All other
+/// old sections keep header and place, except unwind tables and tables of symbols and strings, which may move.
 ///
 /// # Errors
 /// Anything else differs in the sections.
