@@ -92,8 +92,8 @@ impl<'data> Section<'data> {
         self.kind != object::elf::SHT_NOBITS.0 && self.kind != object::elf::SHT_NULL.0
     }
 
-    /// Present in memory. A section that is not has address 0 (System V gABI, `sh_addr`). Tools that add notes to a finished
-    /// program mark them as loaded all the same.
+    /// Present in memory. Sections that are not have address 0 (System V gABI, `sh_addr`), but tools that add notes to a finished
+    /// program set SHF_ALLOC all the same.
     pub fn is_loaded(&self) -> bool {
         let is_added_note = self.kind == object::elf::SHT_NOTE.0 && self.address == Address(0);
         self.flags & object::elf::SHF_ALLOC.0 != 0 && !is_added_note

@@ -29,13 +29,13 @@ impl Executed {
     }
 }
 
-/// Takes from `earlier` the recording of the program that is most like `executed`: of the same file, with the most words in common;
-/// the first of several.
+/// Takes from `earlier` the recording of the program that is most like `executed`: of the same file, with the most leading words in
+/// common; the first of several. A program that no earlier pass executed may take the recording of another use of its file.
 pub(super) fn take_recording(earlier: &mut Vec<Recording>, executed: &Executed) -> Option<Recording> {
     let same_file =
         earlier.iter().enumerate().filter(|(_, recording)| recording.executed.file == executed.file);
     let alike = same_file.map(|(index, recording)| (index, recording.executed.words_in_common(executed)));
-    // Of equal ones the last is taken, so they come in reverse.
+    // `max_by_key` takes the last of equals, so they come in reverse.
     let (index, _) = alike.rev().max_by_key(|(_, words)| *words)?;
     Some(earlier.remove(index))
 }

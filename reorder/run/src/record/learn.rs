@@ -5,7 +5,7 @@
 //! If no known function holds it, a function is learned, and its start gets a breakpoint. Functions passed to the C library are
 //! learned when they are passed, because the library makes the calls. What a learned function calls is learned when the block
 //! with the call is first executed. Each execution of a watched instruction costs two stops, so it is left alone after
-//! `MAX_KNOWN_TARGETS` of them in a row led to nothing new.
+//! `MAX_KNOWN_TARGETS` of them in a row, in this pass and earlier ones, led to nothing new.
 
 use std::io;
 

@@ -55,6 +55,7 @@ pub use known_code::LittleKnown;
 use known_code::MAX_UNKNOWN_PERCENT;
 pub use launch::find_program;
 pub use output::{TraceDirectory, next_run, replace_recordings, write_traces};
+use recording::Recording;
 use session::Session;
 pub use statistics::Statistics;
 
@@ -183,7 +184,7 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
         if pass < passes {
             // What was left out is that of the last pass.
             (statistics.left_running, statistics.forbidden_programs) = unrecorded;
-            earlier = outcome.recordings;
+            earlier = outcome.recordings.into_iter().map(Recording::ended).collect();
             continue;
         }
         for (program, recording) in (1..).zip(outcome.recordings) {

@@ -28,7 +28,7 @@ pub(super) struct Recording {
     left_running: BTreeSet<Pid>,
     /// Parallel to the session's images; `None` for images that no member has mapped.
     images: Vec<Option<ImageRecording>>,
-    /// How often in a row watched calls and jumps led to known functions, by image and place.
+    /// How often in a row, over all passes and members, watched calls and jumps led to known functions, by image and place.
     pub(super) known_targets: BTreeMap<(usize, Place), u32>,
 }
 
@@ -78,8 +78,12 @@ impl Recording {
             image.events.last().into_iter().chain(blocks)
         });
         let elapsed_before = events.map(|(_, nanoseconds)| *nanoseconds).max().unwrap_or(0);
-        let (started, left_running) = (Instant::now(), BTreeSet::new());
-        Self { process, executed, mark: None, started, elapsed_before, left_running, ..self }
+        Self { process, executed, mark: None, started: Instant::now(), elapsed_before, ..self.ended() }
+    }
+
+    /// The same record after its pass: what that left running does not count.
+    pub(super) fn ended(self) -> Self {
+        Self { left_running: BTreeSet::new(), ..self }
     }
 
     /// The mark in memory that tells members from other processes.

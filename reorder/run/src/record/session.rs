@@ -31,7 +31,7 @@ use reorder_system::stops::{self, Ending, Report, Resume, Stop};
 
 /// The result of one run.
 pub(super) struct RunOutcome {
-    /// In the order of the `exec`s.
+    /// In the order of the `exec`s; then those of earlier passes whose programs this pass did not execute.
     pub(super) recordings: Vec<Recording>,
     pub(super) ending: Ending,
 }
@@ -271,7 +271,9 @@ impl<'images> Session<'images> {
             self.add_program(task)?;
         }
         let executed = Executed::by(task);
-        let recording = match take_recording(&mut self.earlier, &executed) {
+        let earlier = take_recording(&mut self.earlier, &executed);
+        let is_continued = earlier.is_some();
+        let recording = match earlier {
             Some(recording) => recording.continued(task, executed),
             None => Recording::new(task, executed),
         };
@@ -280,12 +282,12 @@ impl<'images> Session<'images> {
             recording.borrow_mut().set_mark(mark);
             Rc::clone(&recording)
         });
+        // Before anything can fail: what it holds stays if the task is killed.
+        if is_continued || opened.is_ok() {
+            self.recordings.push(recording);
+        }
         match opened {
-            Ok((space, mappings)) => {
-                // From here on nothing of it is lost if the task is killed.
-                self.recordings.push(recording);
-                self.begin_recording(task, space, &mappings)?;
-            }
+            Ok((space, mappings)) => self.begin_recording(task, space, &mappings)?,
             // This user may not be allowed to read what the program executes.
             Err(error) if !is_first && forbids(&error) => self.statistics.forbidden_programs += 1,
             Err(error) => return Err(error.into()),
@@ -314,7 +316,7 @@ impl<'images> Session<'images> {
         Ok(())
     }
 
-    /// Plants the breakpoints inside of functions of image `index` that ran in earlier passes.
+    /// Plants the breakpoints inside of functions of image `index` that ran before.
     fn plant_rest(&mut self, space: &mut AddressSpace, index: usize) -> Result<()> {
         match self.records_blocks {
             true => space.plant_rest(&mut self.images[index], index).map_err(wait_failed),

@@ -15,9 +15,9 @@ pub struct Statistics {
     pub armed_bytes: u64,
     /// Time to plant them.
     pub arming_nanoseconds: u64,
-    /// Executed programs that this user may not look at, which ran unrecorded.
+    /// Executed programs that this user may not look at, which ran unrecorded; of each run's last pass.
     pub forbidden_programs: u64,
-    /// Processes that still ran when the program had ended, and went on unrecorded.
+    /// Processes that still ran when the program had ended, and went on unrecorded; of each run's last pass.
     pub left_running: u64,
     /// A program read its standard input, which was empty because none was given.
     pub read_empty_input: bool,

@@ -56,7 +56,8 @@ pub(crate) struct SectionView<'data> {
 }
 
 impl SectionView<'_> {
-    /// Whether the loader maps the section. Where address 0 is mapped at all, the file header is there, and not a note.
+    /// Whether the loader maps the section. Notes at address 0 were added by tools: where that address is mapped, the file header is
+    /// there.
     pub(crate) fn is_loaded(&self) -> bool {
         self.flags & u64::from(SHF_ALLOC) != 0 && (self.address != 0 || self.kind != SHT_NOTE)
     }

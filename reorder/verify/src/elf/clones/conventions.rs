@@ -100,7 +100,7 @@ fn expects_on_x86_64(code: &[u8], target: u64) -> bool {
     registers.are_expected()
 }
 
-/// Code that neither calls nor jumps on has no return address that anybody could know.
+/// Code that neither calls nor jumps through a register does not let its run-time look at return addresses.
 fn expects_on_aarch64(code: &[u8]) -> bool {
     /// `x19` to `x28`, bit by number.
     const PRESERVED_BITS: u32 = 0x3ff << 19;

@@ -57,7 +57,7 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
     };
     if !is_same || !is_needless {
         let what =
-            "more program headers changed than one that nothing needs, which became the segment of copies";
+            "the segment of copies may take one program header that nothing needs, but other headers changed";
         return Err(differs(what));
     }
     let search = |image: &ElfView<'_>| first_search(image).map(|index| image.segments[index].clone());
