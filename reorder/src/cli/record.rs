@@ -47,9 +47,9 @@ pub struct RecordArguments {
     /// Number of times to run the program
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Start the program N times for each recording. From the second start on it is stopped only in code that did not run before, so
-    /// threads that work in the background, such as compilers, get further. What later starts add comes at the end of the trace. The program
-    /// prints its output N times and must be able to run again
+    /// Start the program N times for each recording. From the second start on it is stopped only in code that did not run
+    /// before, so threads that work in the background, such as compilers, get further. What later starts add comes at the end
+    /// of the trace. The program prints its output N times and must be able to run again
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     passes: u32,
     /// Without a program: record only this scenario of reorder.toml; repeatable

@@ -4,8 +4,8 @@ use end_to_end::recorded_programs::{Program, build, compile, request};
 use reorder_run::record::{RecordOutcome, RecordRequest, RecordedTrace, record};
 use reorder_trace::{Event, Trace};
 
-/// Stands for a program whose threads get further the less they are held up: it ends after the first of its steps that a breakpoint
-/// is in front of.
+/// Stands for a program whose threads get further the less they are held up: it ends after the first of its steps that begins with
+/// a breakpoint.
 const SOURCE: &str = r#"
     #ifdef __aarch64__
     #define IS_STOPPED(f) ((*(volatile unsigned *)(f) & 0xffe0001f) == 0xd4200000)
