@@ -9,6 +9,7 @@
 //! # old-build-id: …          absent without a build-id
 //! # new-build-id: …
 //! # one-way: debug-information      the output's debug information was rewritten: the input cannot be restored
+//! # unwind-entries: sorted          the output's unwind entries are in the order of its functions
 //! move 0x1000 0x1400 0x2f name      old start, new start, size in bytes, first name or -
 //! copy 0x8200 0x8210 0x1000         moving back leaves these bytes at the first file offset; in the input they are at the
 //!                                   second: tables after one whose size changed
@@ -53,6 +54,8 @@ pub struct LayoutMap {
     pub fills: Vec<(FileOffset, Vec<u8>)>,
     /// The output's debug information was rewritten, so the map does not lead back.
     pub is_one_way: bool,
+    /// The output's unwind entries are sorted.
+    pub has_sorted_unwind_entries: bool,
 }
 
 /// A part of the input: where moving back leaves it, and where it was.
@@ -118,6 +121,9 @@ impl LayoutMap {
         }
         if self.is_one_way {
             text.push_str("# one-way: debug-information\n");
+        }
+        if self.has_sorted_unwind_entries {
+            text.push_str("# unwind-entries: sorted\n");
         }
         for (range, name) in self.moves.iter().zip(&self.names) {
             let _ = writeln!(text, "move {} {} {:#x} {name}", range.old, range.new, range.size);
@@ -190,6 +196,7 @@ impl LayoutMap {
                 ["#", "new-build-id:", value] => build_ids.1 = Some((*value).to_owned()),
                 ["#", "lines:", value] => stated_lines = Some(value.parse().map_err(|_| broken())?),
                 ["#", "one-way:", ..] => map.is_one_way = true,
+                ["#", "unwind-entries:", ..] => map.has_sorted_unwind_entries = true,
                 ["#", ..] | [""] => {}
                 ["move", old, new, size, name] => {
                     lines += 1;
@@ -319,6 +326,7 @@ mod tests {
             copies: vec![Copied { from: FileOffset(0x40), to: FileOffset(0x48), size: 9 }],
             fills: vec![(FileOffset(0x1030), vec![0x0f, 0x1f])],
             is_one_way: true,
+            has_sorted_unwind_entries: true,
         };
         assert_eq!(LayoutMap::parse(map.write().as_bytes()).expect("a written map parses"), map);
     }

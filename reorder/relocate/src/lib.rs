@@ -27,6 +27,8 @@ pub struct RelocateOptions {
     pub keep_build_id: bool,
     /// What copies do with relocations that the linker kept; functions that move take theirs along.
     pub relocations: KeptRelocations,
+    /// Sort unwind entries by the starts of their functions, so that a compressed file is smaller.
+    pub sort_unwind_entries: bool,
     /// What copies do with numbers that may be pointers, where nothing lists pointers.
     pub unlisted: UnlistedPointers,
 }

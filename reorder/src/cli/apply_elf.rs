@@ -9,7 +9,7 @@ use crate::cli::apply_blocks::with_blocks;
 use crate::cli::arrangement::{ArrangementArguments, Wanted};
 use crate::cli::context::Context;
 use crate::cli::previous::NewLayout;
-use crate::cli::refusal;
+use crate::cli::{refusal, trades};
 use crate::warnings;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::elf::analysis::Analysis;
@@ -147,8 +147,9 @@ fn apply_whole(
         },
     )?;
     let has_moved = analysis.is_some();
+    let options = trades::relocate_options(&wanted.traded(), request.options);
     let mut applied = match analysis {
-        Some(analysis) => apply(file, &functions, analysis, wanted.arrangement(), request.options)?,
+        Some(analysis) => apply(file, &functions, analysis, wanted.arrangement(), options)?,
         None => Applied::unmoved(file, &functions.table),
     };
     if request.clones.is_some() {
@@ -164,7 +165,7 @@ fn apply_whole(
         applied = with_blocks(applied)?;
     }
     let maps = match request.with_map {
-        true => vec![("", layout_map(file, &functions.table, &applied, request.options)?)],
+        true => vec![("", layout_map(file, &functions.table, &applied, options)?)],
         false => Vec::new(),
     };
     Ok(finished(applied, file.bytes, maps, wanted.traded()))

@@ -10,6 +10,7 @@ use crate::cli::apply_elf::LayoutKind;
 use crate::cli::context::Context;
 use crate::cli::optimize::Start;
 use crate::cli::previous::{NewLayout, PreviousArguments};
+use crate::cli::trades;
 use crate::optimize_memories::{MadeLayouts, MemoryFaults};
 use crate::optimize_report::SimulatedPages;
 use reorder_base::error::{ErrorKind, Result};
@@ -195,6 +196,7 @@ impl Recorded<'_> {
         // Functions that the strategy did not place keep their order after the others.
         let front = layout.order.get(..layout.chosen).unwrap_or(&layout.order);
         let arrangement = Arrangement::Needed(front, layout.needed);
+        let options = trades::relocate_options(&layout.traded, options);
         let applied = apply(self.file, self.functions, room, arrangement, options)?;
         phase.finish(&format!(
             "{} moved, {} pinned, verified",

@@ -59,6 +59,9 @@ pub(crate) struct RelocateArguments {
     /// Keep the build-id although the layout differs
     #[arg(long)]
     keep_build_id: bool,
+    /// Sort unwind entries by the new addresses of their functions, so that a compressed file is smaller; --compress does so by itself
+    #[arg(long)]
+    sort_unwind_entries: bool,
     /// With copies of code: drop the relocations that the linker kept (--emit-relocs), because they would not describe the copies
     #[arg(long)]
     drop_relocations: bool,
@@ -86,6 +89,10 @@ impl RelocateArguments {
     /// # Errors
     /// When one of these flags is given.
     pub(crate) fn refuse_for_macho(&self) -> Result<()> {
+        if self.sort_unwind_entries {
+            return Err(Error::usage("--sort-unwind-entries applies only to ELF images")
+                .with_hint("leave out --sort-unwind-entries"));
+        }
         if self.drop_relocations {
             return Err(Error::usage("--drop-relocations applies only to ELF images")
                 .with_hint("leave out --drop-relocations"));
@@ -130,6 +137,7 @@ impl RelocateArguments {
                 Some(DebugArgument::Map | DebugArgument::KeepStale) => DebugPolicy::KeepStale,
             },
             keep_build_id: self.keep_build_id,
+            sort_unwind_entries: self.sort_unwind_entries,
             relocations: match self.drop_relocations {
                 true => KeptRelocations::LeaveOut,
                 false => KeptRelocations::Refuse,

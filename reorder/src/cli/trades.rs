@@ -3,6 +3,7 @@
 use reorder_layout::Traded;
 use reorder_layout::compression::{CurvePoint, Trade, Trades};
 use reorder_layout::previous::PreviousTrade;
+use reorder_relocate::RelocateOptions;
 use reorder_report::table::grouped;
 
 /// Lines about what was asked for; none where nothing was.
@@ -17,6 +18,12 @@ pub(crate) fn choices(traded: &Traded) -> impl Iterator<Item = String> {
     let compression =
         traded.trades.as_ref().map(|trades| format!("compression: {}", sentence(&trades.chosen)));
     compression.into_iter().chain(traded.previous.as_ref().map(previous_line))
+}
+
+/// `options` for a layout that traded so much: a file that is to be small has sorted unwind entries.
+pub(crate) fn relocate_options(traded: &Traded, options: RelocateOptions) -> RelocateOptions {
+    let sort_unwind_entries = options.sort_unwind_entries || traded.trades.is_some();
+    RelocateOptions { sort_unwind_entries, ..options }
 }
 
 /// The choice, and what other budgets would give.

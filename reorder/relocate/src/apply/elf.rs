@@ -53,6 +53,13 @@ pub fn apply(
             (plan_from_map(&mut analysis, map.address_map(side)?)?, Some((map, side)))
         }
     };
+    let options = match side {
+        None => options,
+        Some((map, side)) => {
+            let sort_unwind_entries = side == Side::Old && map.has_sorted_unwind_entries;
+            RelocateOptions { sort_unwind_entries, ..options }
+        }
+    };
     let mut summary = summarise(&functions.table, &analysis, &plan);
     let mut bytes = {
         let _phase = tracing::info_span!("relocate").entered();
@@ -148,15 +155,15 @@ pub fn layout_map(
         copies: Vec::new(),
         fills: Vec::new(),
         is_one_way: options.debug == DebugPolicy::Update && has_debug(input) && !applied.map.is_identity(),
+        has_sorted_unwind_entries: options.sort_unwind_entries,
     };
     map.names = map.moves.iter().map(|range| name_of(functions, range)).collect();
     let back = plan_from_map(&mut moved_analysis, map.address_map(Side::New)?)?;
     // Rewritten debug information is not restored, nor the bytes between its sections.
     let end = if map.is_one_way { tail_start(input) } else { u64::MAX };
-    let options = match map.is_one_way {
-        true => RelocateOptions { debug: DebugPolicy::KeepStale, ..options },
-        false => options,
-    };
+    let debug = if map.is_one_way { DebugPolicy::KeepStale } else { options.debug };
+    // The old order of unwind entries is restored as bytes.
+    let options = RelocateOptions { debug, sort_unwind_entries: false, ..options };
     let restored = relocate(&moved, &moved_functions, moved_analysis, &back.map, options)?;
     map.fills = differences(input.bytes, &restored);
     map.fills.retain(|(offset, _)| offset.0 < end);

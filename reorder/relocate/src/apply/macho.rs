@@ -349,6 +349,7 @@ pub fn layout_map(
         copies: Vec::new(),
         fills: Vec::new(),
         is_one_way: false,
+        has_sorted_unwind_entries: false,
     };
     map.names = map.moves.iter().map(|range: &Move| super::name_of(functions, range)).collect();
     let back = map.address_map(Side::New)?;

@@ -18,6 +18,7 @@ pub mod plan;
 pub mod sframe;
 pub(crate) mod static_relocations;
 pub mod unwind;
+mod unwind_order;
 
 use std::ops::Range;
 
@@ -59,6 +60,9 @@ pub fn relocate(
     absolute::move_absolute_fields(file, analysis, map, &mut output, &mut ledger);
     data::move_data(file, functions, analysis, map, &mut output, &mut ledger);
     unwind::move_unwind_entries(file, &functions.frame_entries, map, &mut output, &mut ledger)?;
+    if options.sort_unwind_entries {
+        unwind_order::sort_unwind_entries(file, &mut output, &mut ledger);
+    }
     sframe::move_sframe(file, functions, map, &mut output, &mut ledger)?;
     // After all code and data, whose new contents decide the addends.
     static_relocations::move_static_relocations(file, analysis, map, &mut output, &mut ledger)?;

@@ -26,6 +26,7 @@ mod symbol_values;
 mod symbol_walk;
 mod tables;
 mod unwind;
+mod unwind_order;
 pub(crate) mod unwind_walk;
 pub(crate) mod view;
 mod whole_functions;
@@ -126,6 +127,22 @@ fn verify_images(
 
 /// Checks an image in which functions moved.
 fn verify_moved(
+    old: &ElfView<'_>,
+    new: &ElfView<'_>,
+    options: VerifyOptions,
+    findings: &mut Findings,
+) -> Result<()> {
+    match unwind_order::are_sorted(old, new)? {
+        false => verify_ordered(old, new, options, findings),
+        true => {
+            let whole = unwind_order::put_back(old, new)?;
+            verify_ordered(old, &ElfView::parse(&whole)?, options, findings)
+        }
+    }
+}
+
+/// Checks an image whose unwind entries are in the old order.
+fn verify_ordered(
     old: &ElfView<'_>,
     new: &ElfView<'_>,
     options: VerifyOptions,

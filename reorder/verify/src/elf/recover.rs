@@ -1,7 +1,7 @@
 //! Recovers where functions went from the two images alone, without trusting the program that wrote the second.
 //!
-//! Relocating keeps the order of unwind entries and of symbols, so the i-th of the old image is the i-th of the
-//! new one. Takes both files; gives [`AddressMoves`]: sorted, disjoint ranges with their old and new start.
+//! Relocating keeps the order of symbols, and of unwind entries unless they are sorted ([`unwind_order`]), so the i-th of the old
+//! image is the i-th of the new one. Takes both files; gives [`AddressMoves`]: sorted, disjoint ranges with their old and new start.
 //! Guarantees that no two sources disagree, that no two ranges overlap in either image, and that each range stays
 //! inside its executable section.
 
@@ -9,6 +9,7 @@ use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 
 use super::clones::Record;
 use super::symbol_walk::symbols;
+use super::unwind_order;
 use super::unwind_walk::UnwindEntries;
 use crate::elf::view::ElfView;
 use crate::moves::{AddressMoves, Move};
@@ -31,10 +32,17 @@ pub(crate) fn recover_moves(old: &[u8], new: &[u8]) -> Result<AddressMoves> {
     match Record::of(&new)? {
         Some(record) if Record::of(&old)?.is_none() => {
             let whole = record.without_copies(new.bytes);
-            Ok(moves_between(&old, &ElfView::parse(&whole)?)?
-                .with_copies(record.placed(), record.placed_tables()))
+            Ok(moves_to(&old, &ElfView::parse(&whole)?)?.with_copies(record.placed(), record.placed_tables()))
         }
-        _ => moves_between(&old, &new),
+        _ => moves_to(&old, &new),
+    }
+}
+
+/// [`moves_between`] for a new image whose unwind entries may be in another order.
+fn moves_to(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<AddressMoves> {
+    match unwind_order::are_sorted(old, new)? {
+        false => moves_between(old, new),
+        true => moves_between(old, &ElfView::parse(&unwind_order::put_back(old, new)?)?),
     }
 }
 

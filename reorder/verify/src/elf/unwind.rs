@@ -12,10 +12,10 @@ use reorder_base::error::Result;
 /// `PT_GNU_EH_FRAME`.
 const SEARCH_TABLE_SEGMENT: u32 = 0x6474_e550;
 /// Version 1, and the encodings that all linkers write: pointer field-relative, count plain, rows table-relative.
-const SEARCH_TABLE_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+pub(super) const SEARCH_TABLE_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 /// Position of the first row; two 32-bit distances each.
-const FIRST_ROW: usize = 12;
-const ROW_SIZE: usize = 8;
+pub(super) const FIRST_ROW: usize = 12;
+pub(super) const ROW_SIZE: usize = 8;
 
 /// Checks `.eh_frame`.
 ///
@@ -160,7 +160,7 @@ pub(crate) fn check_search_table(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
 }
 
 /// File position, address and bytes of the table, as the loader finds it; the address holds in both images.
-fn search_table<'data>(image: &ElfView<'data>) -> Option<(u64, u64, &'data [u8])> {
+pub(super) fn search_table<'data>(image: &ElfView<'data>) -> Option<(u64, u64, &'data [u8])> {
     let segment = image.segments.iter().find(|segment| segment.p_type == SEARCH_TABLE_SEGMENT)?;
     Some((segment.p_offset, segment.p_vaddr, range(image.bytes, segment.p_offset, segment.p_filesz)?))
 }
