@@ -166,6 +166,7 @@ impl From<layout_algos::solve::TradeOff> for Trade {
         let (tail_order, min_shared_bytes) = match trade.tail_order {
             TailOrder::Pages => ("pages", None),
             TailOrder::Content(bytes) => ("content", Some(bytes)),
+            TailOrder::Partitioned => ("content-alone", None),
             TailOrder::Link => ("link", None),
         };
         Self {

@@ -73,6 +73,7 @@ fn tail_order(trade: &Trade) -> String {
         ("content", Some(bytes)) => {
             format!("by content, where functions share at least {} bytes", grouped(bytes.into()))
         }
+        ("content-alone", _) => "by content alone".to_owned(),
         ("link", _) => "as the linker placed them".to_owned(),
         _ => "by pages".to_owned(),
     }

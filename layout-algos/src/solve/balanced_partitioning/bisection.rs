@@ -6,9 +6,6 @@ use crate::control::Control;
 use crate::random::Random;
 use crate::solve::candidate::{Candidate, best_first};
 
-/// Parts of at most this many bytes are not split: their order within a page changes no fault.
-const LEAF_BYTES: u64 = 2048;
-
 /// Rounds of exchanges per split; nearly all splits settle in far fewer.
 const MAX_ROUNDS: u64 = 24;
 
@@ -23,7 +20,7 @@ const SETTLED_ONE_IN: usize = 500;
 const MIN_FORKED: usize = 4096;
 
 /// Splits one set of functions; it is immutable, so that halves can be split at the same time.
-pub(super) struct Bisection<'memberships> {
+pub(in crate::solve) struct Bisection<'memberships> {
     control: &'memberships Control<'memberships>,
     seed: u64,
     /// By position in the memberships' functions.
@@ -63,7 +60,7 @@ impl Scratch {
 }
 
 impl<'memberships> Bisection<'memberships> {
-    pub(super) fn new(
+    pub(in crate::solve) fn new(
         seed: u64,
         sizes: Vec<u64>,
         memberships: &'memberships Memberships,
@@ -73,34 +70,34 @@ impl<'memberships> Bisection<'memberships> {
         Self { control, seed, sizes, memberships, closeness }
     }
 
-    /// Positions in the memberships' functions, in the new order.
-    pub(super) fn run(&self) -> Vec<u32> {
+    /// Positions in the memberships' functions, in the new order. Parts of at most `leaf` bytes keep the order that they have.
+    pub(in crate::solve) fn run(&self, leaf: u64) -> Vec<u32> {
         let mut candidates: Vec<Candidate> =
             (0..self.sizes.len() as u32).map(|position| Candidate { gain: 0, position }).collect();
-        self.split(&mut candidates, 1, &mut Scratch::new(self.memberships));
+        self.split(&mut candidates, (1, leaf), &mut Scratch::new(self.memberships));
         candidates.into_iter().map(|candidate| candidate.position).collect()
     }
 
     /// Splits `part`, the node `node` of the binary tree of splits. Halving the number of functions each time
     /// bounds the depth by 32.
-    fn split(&self, part: &mut [Candidate], node: u64, scratch: &mut Scratch) {
+    fn split(&self, part: &mut [Candidate], (node, leaf): (u64, u64), scratch: &mut Scratch) {
         part.sort_unstable_by_key(|candidate| candidate.position);
         let bytes = part
             .iter()
             .fold(0u64, |bytes, candidate| bytes.saturating_add(self.sizes[candidate.position as usize]));
-        if part.len() < 2 || bytes <= LEAF_BYTES || self.control.is_cancelled() {
+        if part.len() < 2 || bytes <= leaf || self.control.is_cancelled() {
             return;
         }
         let (left, right) = part.split_at_mut(part.len().div_ceil(2));
         self.exchange_until_settled(left, right, node, scratch);
         if left.len() >= MIN_FORKED {
             rayon::join(
-                || self.split(left, 2 * node, scratch),
-                || self.split(right, 2 * node + 1, &mut Scratch::new(self.memberships)),
+                || self.split(left, (2 * node, leaf), scratch),
+                || self.split(right, (2 * node + 1, leaf), &mut Scratch::new(self.memberships)),
             );
         } else {
-            self.split(left, 2 * node, scratch);
-            self.split(right, 2 * node + 1, scratch);
+            self.split(left, (2 * node, leaf), scratch);
+            self.split(right, (2 * node + 1, leaf), scratch);
         }
     }
 

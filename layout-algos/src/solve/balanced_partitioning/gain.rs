@@ -10,20 +10,20 @@
 use crate::solve::logarithm::{LOG2_E, log2};
 
 /// h'(x) for all counts that can occur, fixed-point.
-pub(super) struct ClosenessTable {
+pub(in crate::solve) struct ClosenessTable {
     values: Vec<i64>,
 }
 
 impl ClosenessTable {
     /// For counts up to `most`.
-    pub(super) fn up_to(most: usize) -> Self {
+    pub(in crate::solve) fn up_to(most: usize) -> Self {
         // h'(x) = log₂(x + 1) + x / ((x + 1) · ln 2)
         let derivative = |count: u64| log2(count + 1) + LOG2_E * count / (count + 1);
         Self { values: (0..=most as u64).map(|count| derivative(count) as i64).collect() }
     }
 
     /// What one more function is worth where `count` functions of the same prefix are.
-    pub(super) fn at(&self, count: u32) -> i64 {
+    pub(in crate::solve) fn at(&self, count: u32) -> i64 {
         self.values[count as usize]
     }
 }

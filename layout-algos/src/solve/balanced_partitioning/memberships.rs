@@ -11,23 +11,23 @@ use crate::problem::{LayoutProblem, Rows, TraceView, Traces};
 const MAX_WEIGHT: u64 = 1 << 8;
 
 /// A prefix of a trace: trace number × prefixes per trace + number of the prefix, the shortest being 0.
-pub(super) type Slot = u32;
+pub(in crate::solve) type Slot = u32;
 
 /// The memberships of all traced functions.
-pub(super) struct Memberships {
+pub(in crate::solve) struct Memberships {
     /// Traced functions, those that some trace needs early first; ties in link order.
-    pub(super) functions: Vec<FunctionId>,
+    pub(in crate::solve) functions: Vec<FunctionId>,
     /// By position in `functions`: one slot for each trace the function occurs in, the shortest prefix it is in.
-    pub(super) slots: Rows<Slot>,
+    pub(in crate::solve) slots: Rows<Slot>,
     /// By trace: weight, at most [`MAX_WEIGHT`].
-    pub(super) weights: Vec<i64>,
+    pub(in crate::solve) weights: Vec<i64>,
     /// Prefixes of each trace.
-    pub(super) prefixes: u32,
+    pub(in crate::solve) prefixes: u32,
 }
 
 impl Memberships {
     /// Cuts each trace into `prefixes` parts of equally many bytes; prefix n ends with part n.
-    pub(super) fn of(problem: &LayoutProblem, prefixes: u32) -> Self {
+    pub(in crate::solve) fn of(problem: &LayoutProblem, prefixes: u32) -> Self {
         let functions = in_temporal_order(problem);
         let mut positions = vec![0u32; problem.function_count()];
         for (position, function) in functions.iter().enumerate() {
@@ -51,7 +51,7 @@ impl Memberships {
     }
 
     /// Number of slots of all traces.
-    pub(super) fn slot_count(&self) -> usize {
+    pub(in crate::solve) fn slot_count(&self) -> usize {
         self.weights.len() * self.prefixes as usize
     }
 }

@@ -10,9 +10,9 @@
 //! the gain of an exchange (see [`gain`]), in prefixes by bytes, and in integer arithmetic throughout, which
 //! makes the result the same on every system.
 
-mod bisection;
-mod gain;
-mod memberships;
+pub(super) mod bisection;
+pub(super) mod gain;
+pub(super) mod memberships;
 
 use super::Orderer;
 use crate::control::Control;
@@ -22,6 +22,9 @@ use crate::problem::LayoutProblem;
 use bisection::Bisection;
 use gain::ClosenessTable;
 use memberships::Memberships;
+
+/// Parts of at most this many bytes are not split: their order within a page changes no fault.
+const LEAF_BYTES: u64 = 2048;
 
 /// The most prefixes a trace can be cut into.
 pub const MAX_PREFIXES: u32 = 64;
@@ -56,7 +59,7 @@ impl BalancedPartitioning {
         let memberships = Memberships::of(problem, self.prefixes.clamp(1, MAX_PREFIXES));
         let closeness = ClosenessTable::up_to(memberships.functions.len() + 1);
         let sizes = memberships.functions.iter().map(|&function| problem.padded_size(function)).collect();
-        let order = Bisection::new(self.seed, sizes, &memberships, &closeness, control).run();
+        let order = Bisection::new(self.seed, sizes, &memberships, &closeness, control).run(LEAF_BYTES);
         order.into_iter().map(|position| memberships.functions[position as usize]).collect()
     }
 }

@@ -17,6 +17,13 @@ const MAX_SIMILAR: usize = 64;
 /// Added to the number of a function's hashes: of two functions that are known whole, the larger one has the larger share.
 const SHARE_OFFSET: u64 = 8;
 
+/// What orders by content need to know.
+pub(super) struct Content {
+    pub(super) common: CommonContent,
+    /// By function: its place in the order by content alone; empty where that is not tried.
+    pub(super) ranks: Vec<u32>,
+}
+
 /// The common content of the functions of a problem.
 pub(super) struct CommonContent {
     /// By function: how many hashes it has, common or not.

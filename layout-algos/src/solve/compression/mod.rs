@@ -11,6 +11,7 @@
 mod content;
 mod estimate;
 mod held_out;
+mod partition;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -25,9 +26,10 @@ use crate::control::Control;
 use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
-use content::CommonContent;
+use content::{CommonContent, Content};
 use estimate::estimate;
 use held_out::HeldOut;
+use partition::content_ranks;
 use tail::Tail;
 
 /// Rearranges the functions after the recorded ones.
@@ -48,6 +50,8 @@ pub enum TailOrder {
     Pages,
     /// By pages, but for functions that have at least this many compressed bytes in common with one at another place.
     Content(u32),
+    /// By content alone, for a compressor that looks far back.
+    Partitioned,
     /// As the linker placed them.
     Link,
 }
@@ -74,6 +78,9 @@ pub struct CompressedOrder {
     pub curve: Vec<(u32, TradeOff)>,
 }
 
+/// Compressors that look back farther than this see what is far away, too.
+const MAX_NEAR_REACH: u64 = 32 << 10;
+
 /// The order as it was given.
 const UNCHANGED: TradeOff =
     TradeOff { tail_order: TailOrder::Pages, growth_permille: 0, compressed_bytes: 0 };
@@ -96,15 +103,23 @@ impl CompressionAware {
         budgets: &[u32],
         control: &Control<'_>,
     ) -> CompressedOrder {
-        let Some(content) = CommonContent::new(problem) else {
+        let Some(common) = CommonContent::new(problem) else {
             return CompressedOrder { order: order.clone(), chosen: UNCHANGED, curve: Vec::new() };
         };
+        // Pulls of single functions make smaller files for all others.
+        let ranks = match self.reach > MAX_NEAR_REACH {
+            true => content_ranks(problem, control).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let content = Content { common, ranks };
         let arranged =
             |tail: &Tail, tail_order| tail.arranged(problem, &content, tail_order, self.reach, control);
         let held_out = HeldOut::new(problem, self.unseen);
         let growth = |tail_order| held_out.growth_permille(|tail| arranged(tail, tail_order));
-        let growths: Vec<(TailOrder, u64)> =
-            tail_orders().into_par_iter().map(|tail_order| (tail_order, growth(tail_order))).collect();
+        let growths: Vec<(TailOrder, u64)> = tail_orders(self.reach)
+            .into_par_iter()
+            .map(|tail_order| (tail_order, growth(tail_order)))
+            .collect();
         let tail = Tail::of(problem, order);
         let own = self.budget_permille;
         let wanted: BTreeSet<(TailOrder, u64)> =
@@ -133,18 +148,24 @@ impl CompressionAware {
     }
 }
 
-/// What is tried for a budget, of all orders with their growths: the one with most pulls within it, and the linker's order.
+/// What is tried for a budget, of all orders with their growths: the one with most pulls within it, the one by content alone, and the
+/// linker's.
 fn affordable(growths: &[(TailOrder, u64)], budget: u32) -> impl Iterator<Item = (TailOrder, u64)> {
-    let within = |is_link: bool| {
-        let of_kind = move |&&(it, growth): &&(TailOrder, u64)| {
-            growth <= u64::from(budget) && (it == TailOrder::Link) == is_link
-        };
-        growths.iter().find(of_kind).copied()
+    let first = move |is_of_kind: fn(TailOrder) -> bool| {
+        let within = |&&(order, growth): &&(TailOrder, u64)| growth <= u64::from(budget) && is_of_kind(order);
+        growths.iter().find(within).copied()
     };
-    within(false).into_iter().chain(within(true))
+    let kinds: [fn(TailOrder) -> bool; 3] = [
+        |order| matches!(order, TailOrder::Content(_)),
+        |order| order == TailOrder::Partitioned,
+        |order| order == TailOrder::Link,
+    ];
+    kinds.into_iter().filter_map(first)
 }
 
-/// All that change something, those that compress best first.
-fn tail_orders() -> Vec<TailOrder> {
-    MIN_SHARED_BYTES.into_iter().map(TailOrder::Content).chain([TailOrder::Link]).collect()
+/// All that change something, for a compressor that looks back `reach` bytes, those that compress best first.
+fn tail_orders(reach: u64) -> Vec<TailOrder> {
+    let partitioned = (reach > MAX_NEAR_REACH).then_some(TailOrder::Partitioned);
+    let content = MIN_SHARED_BYTES.into_iter().map(TailOrder::Content);
+    content.chain(partitioned).chain([TailOrder::Link]).collect()
 }

@@ -1,7 +1,7 @@
 //! The functions after the recorded ones, in each order that is tried.
 
 use super::TailOrder;
-use super::content::CommonContent;
+use super::content::Content;
 use super::estimate::BYTES_PER_NOVELTY;
 use super::walk::Walk;
 use crate::control::Control;
@@ -31,7 +31,7 @@ impl Tail {
     pub(super) fn arranged(
         &self,
         problem: &LayoutProblem,
-        content: &CommonContent,
+        content: &Content,
         tail_order: TailOrder,
         reach: u64,
         control: &Control<'_>,
@@ -43,9 +43,15 @@ impl Tail {
                 functions.sort_unstable();
                 functions
             }
+            TailOrder::Partitioned => {
+                let mut functions = self.functions.clone();
+                functions.sort_unstable_by_key(|function| content.ranks.get(function.index()));
+                functions
+            }
             TailOrder::Content(min_shared_bytes) => {
                 let min_shared = min_shared_bytes.div_ceil(BYTES_PER_NOVELTY);
-                Walk::new(problem, content, &self.before, &self.functions, reach, min_shared).run(control)
+                Walk::new(problem, &content.common, &self.before, &self.functions, reach, min_shared)
+                    .run(control)
             }
         }
     }
