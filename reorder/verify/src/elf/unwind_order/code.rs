@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use goblin::elf::header::ET_EXEC;
-use iced_x86::{ConstantOffsets, Decoder, DecoderOptions, Instruction};
+use iced_x86::{ConstantOffsets, Decoder, DecoderOptions, FlowControl, Instruction};
 
 use crate::elf::view::ElfView;
 use crate::fields::{Addressing, addressing};
@@ -15,6 +15,8 @@ pub(super) struct Code {
     pub(super) digest: u64,
     /// The addresses of code outside of it that its instructions name, in their order.
     pub(super) targets: Vec<u64>,
+    /// Control runs into the function after it, which moves along.
+    pub(super) runs_on: bool,
 }
 
 impl Code {
@@ -57,6 +59,10 @@ impl Code {
                     }
                 }
             }
+        }
+        // A call at the end does not return.
+        if matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch) {
+            found.runs_on = true;
         }
         masked.hash(&mut digest);
         found.digest = digest.finish();

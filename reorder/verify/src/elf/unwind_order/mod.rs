@@ -18,20 +18,19 @@ use pairing::Pairing;
 
 use super::unwind::{FIRST_ROW, ROW_SIZE, SEARCH_TABLE_HEADER, search_table};
 use crate::bytes::{displacement_at, range, u32_at};
-use crate::elf::view::ElfView;
+use crate::elf::view::{ElfView, SectionView};
 use crate::processor::Processor;
 use reorder_base::error::{Error, Result};
 
 /// Whether the entries of `new` may be in another order than those of `old`: where they follow each other, they are sorted by
-/// the starts of their functions, and some of them are others than before at the same position.
+/// the starts of their functions, and there is other code than before.
 ///
 /// # Errors
 /// A section that cannot be read.
 pub(crate) fn are_sorted(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<bool> {
-    let (Some(before), Some(after)) = (old.section(b".eh_frame"), new.section(b".eh_frame")) else {
-        return Ok(false);
-    };
-    if before.bytes == after.bytes || new.processor != Processor::X86_64 {
+    // Functions of one kind may have changed places among each other, so that no entry tells.
+    let is_same = |(before, after): (&SectionView<'_>, &SectionView<'_>)| before.bytes == after.bytes;
+    if new.processor != Processor::X86_64 || old.code_sections().zip(new.code_sections()).all(is_same) {
         return Ok(false);
     }
     let entries = described(new)?;

@@ -53,7 +53,12 @@ pub(super) struct Pairing<'a> {
     origins: Vec<Option<u32>>,
     /// Functions of the old image whose code was not followed yet.
     unread: Vec<u32>,
+    /// What leads to functions in both images, as far as it is not known itself; once all that is alone is paired.
+    callers: [Callers; 2],
 }
+
+/// By function: those that lead to it with a digest of what they are and how they do that, by this digest.
+type Callers = Vec<Vec<(u64, u32)>>;
 
 impl<'a> Side<'a> {
     fn new(image: &'a ElfView<'a>, entries: &'a [Described]) -> Self {
@@ -96,12 +101,42 @@ impl<'a> Side<'a> {
 
     fn code(&self, index: u32) -> Code {
         let Function { start, size, .. } = self.functions[index as usize];
-        Code::of(self.image, start, size)
+        let mut code = Code::of(self.image, start, size);
+        if code.runs_on {
+            let next = self.starts.partition_point(|&(other, _)| other < start.saturating_add(size.max(1)));
+            code.targets.extend(self.starts.get(next).map(|&(next, _)| next));
+        }
+        code
     }
 
     /// The digests of a function's entries.
     fn digests(&self, index: u32) -> impl Iterator<Item = u64> {
         self.functions[index as usize].entries.iter().map(|&entry| self.entries[entry as usize].digest)
+    }
+
+    /// Where the functions that are not `known` lead, in the order of their instructions: a function, and how many bytes after its start.
+    fn leads(&self, known: &[Option<u32>]) -> Vec<(u32, Vec<Option<(u32, u64)>>)> {
+        let functions = (0..self.functions.len() as u32).into_par_iter();
+        let open = functions.filter(|&index| known[index as usize].is_none());
+        let led_to =
+            |index: u32| self.code(index).targets.iter().map(|&target| self.containing(target)).collect();
+        open.map(|index| (index, led_to(index))).collect()
+    }
+
+    /// What leads to each function, of all that is not `known`.
+    fn callers(&self, kinds: &[u64], known: &[Option<u32>]) -> Callers {
+        let mut callers = Callers::new();
+        callers.resize_with(self.functions.len(), Vec::new);
+        for (caller, targets) in self.leads(known) {
+            for (position, target) in targets.into_iter().enumerate() {
+                if let Some((target, offset)) = target {
+                    let digest = hash((kinds[caller as usize], position, offset));
+                    callers[target as usize].push((digest, caller));
+                }
+            }
+        }
+        callers.iter_mut().for_each(|row| row.sort_unstable());
+        callers
     }
 
     /// Kinds that tell more functions apart: by the kinds of those that they lead to and that lead to them, or by which ones
@@ -111,13 +146,7 @@ impl<'a> Side<'a> {
             Some(pair) => (true, u64::from(pair)),
             None => (false, kinds[index as usize]),
         };
-        let open =
-            (0..self.functions.len() as u32).into_par_iter().filter(|&index| known[index as usize].is_none());
-        let leads: Vec<(u32, Vec<Option<(u32, u64)>>)> = open
-            .map(|index| {
-                (index, self.code(index).targets.iter().map(|&target| self.containing(target)).collect())
-            })
-            .collect();
+        let leads = self.leads(known);
         let mut led_to = vec![0u64; self.functions.len()];
         for (index, targets) in &leads {
             for (position, target) in targets.iter().enumerate() {
@@ -147,7 +176,7 @@ impl<'a> Pairing<'a> {
     ) -> Self {
         let (old, new) = rayon::join(|| Side::new(old.0, old.1), || Side::new(new.0, new.1));
         let (partners, origins) = (vec![None; old.functions.len()], vec![None; new.functions.len()]);
-        Self { old, new, partners, origins, unread: Vec::new() }
+        Self { old, new, partners, origins, unread: Vec::new(), callers: Default::default() }
     }
 
     /// By entry of the old image, the one of the new image.
@@ -170,6 +199,8 @@ impl<'a> Pairing<'a> {
             }
             self.follow();
         }
+        self.callers = [self.old.callers(&old, &self.partners), self.new.callers(&new, &self.origins)];
+        self.pair_in_place(&old, &new);
         self.pair_in_order(&old, &new);
         // Code that could not be read rightly, such as tables in it, tells nothing apart.
         let digests = |side: &Side<'_>| {
@@ -271,6 +302,7 @@ impl<'a> Pairing<'a> {
     fn follow(&mut self) {
         while let Some(old) = self.unread.pop() {
             let Some(new) = self.partners[old as usize] else { continue };
+            self.pair_callers(old, new);
             let (before, after) = (self.old.code(old), self.new.code(new));
             for (before, after) in before.targets.into_iter().zip(after.targets) {
                 if let (Some((old, before)), Some((new, after))) =
@@ -283,11 +315,45 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    /// Pairs what leads to a pair where only one of its kind does so in the same way.
+    fn pair_callers(&mut self, old: u32, new: u32) {
+        let [before, after] = &mut self.callers;
+        let row = |callers: &mut Callers, index: u32| callers.get_mut(index as usize).map(std::mem::take);
+        let (Some(before), Some(after)) = (row(before, old), row(after, new)) else { return };
+        let alone = |callers: &[(u64, u32)], known: &[Option<u32>]| {
+            let mut open = callers.iter().filter(|&&(_, caller)| known[caller as usize].is_none());
+            open.next().filter(|_| open.next().is_none()).map(|&(_, caller)| caller)
+        };
+        for same in before.chunk_by(|one, other| one.0 == other.0) {
+            let first = after.partition_point(|&(digest, _)| digest < same[0].0);
+            let end = after.partition_point(|&(digest, _)| digest <= same[0].0);
+            let pair = (alone(same, &self.partners), alone(&after[first..end], &self.origins));
+            if let (Some(old), Some(new)) = pair {
+                self.pair(old, new);
+            }
+        }
+    }
+
     /// More kinds of the functions that are not known.
     fn refined(&self, old: &[u64], new: &[u64]) -> (Vec<u64>, Vec<u64>) {
         let numbered = self.partners.iter().zip(0..);
         let paired: Vec<Option<u32>> = numbered.map(|(partner, old)| partner.map(|_| old)).collect();
         rayon::join(|| self.old.refined(old, &paired), || self.new.refined(new, &self.origins))
+    }
+
+    /// Pairs those of the same kind that may have stayed: numbers in data, which tell nothing here, may lead to them.
+    fn pair_in_place(&mut self, old: &[u64], new: &[u64]) {
+        for index in 0..old.len() as u32 {
+            let stayed = self.new.starting_at(self.old.functions[index as usize].start);
+            if let Some(stayed) = stayed.filter(|&stayed| new[stayed as usize] == old[index as usize])
+                && self.partners[index as usize].is_none()
+                && self.origins[stayed as usize].is_none()
+                && self.agree(index, stayed)
+            {
+                self.pair(index, stayed);
+                self.follow();
+            }
+        }
     }
 
     /// Pairs all others of the same kind, if possible those that lead to the same: at the same position, else in the order
