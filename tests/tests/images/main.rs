@@ -6,6 +6,7 @@ mod debug_limits;
 mod far_code;
 mod libraries;
 mod names;
+mod sorted_unwind_entries;
 mod two_builds;
 mod verify_mutations;
 mod verify_stale_sums;

@@ -142,9 +142,11 @@ proptest! {
     #[test]
     fn every_tail_order_is_a_permutation(problem in problems(), seed in any::<u64>(), reach in 1u64..20_000) {
         let tail = Tail::of(&problem, &shuffled(seed));
-        let content = CommonContent::new(&problem).unwrap();
+        let common = CommonContent::new(&problem).unwrap();
+        let ranks = content_ranks(&problem, &Control::default()).unwrap();
+        let content = Content { common, ranks };
         let expected: BTreeSet<FunctionId> = tail.functions.iter().copied().collect();
-        for tail_order in tail_orders() {
+        for tail_order in tail_orders(u64::MAX) {
             let arranged = tail.arranged(&problem, &content, tail_order, reach, &Control::default());
             prop_assert_eq!(arranged.len(), tail.functions.len());
             prop_assert_eq!(&arranged.into_iter().collect::<BTreeSet<_>>(), &expected);
@@ -188,6 +190,25 @@ fn equal_content_is_adjacent_where_no_trace_pays() {
     // Eight of the twelve functions of each of the five kinds are equal: 35 pairs, and none is separated.
     assert_eq!(likes(&problem, &compressed.order), 35);
     assert!(compressed.chosen.compressed_bytes < 0);
+}
+
+#[test]
+fn functions_of_one_kind_are_brought_together_by_content_alone() {
+    let kinds: Vec<u32> = (0..FUNCTIONS).map(|function| function % 5).collect();
+    let problem = problem(vec![2000; FUNCTIONS as usize], &kinds, &[]);
+    let ranks = content_ranks(&problem, &Control::default()).unwrap();
+    let mut functions: Vec<u32> = (0..FUNCTIONS).collect();
+    functions.sort_unstable_by_key(|&function| ranks[function as usize]);
+    // Parts of eight functions stay as they are, so each may have two kinds: in link order every pair differs.
+    let pairs = functions.windows(2);
+    let differing = pairs.filter(|pair| kinds[pair[0] as usize] != kinds[pair[1] as usize]).count();
+    assert!(differing < 40, "{functions:?}");
+    let novel = |functions: &[u32]| {
+        let functions: Vec<FunctionId> = functions.iter().copied().map(FunctionId).collect();
+        novelty(&problem, &functions, 8 << 10)
+    };
+    let linked: Vec<u32> = (0..FUNCTIONS).collect();
+    assert!(novel(&functions) * 4 < novel(&linked) * 3, "{} after {}", novel(&functions), novel(&linked));
 }
 
 #[test]

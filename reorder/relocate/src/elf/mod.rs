@@ -60,7 +60,7 @@ pub fn relocate(
     absolute::move_absolute_fields(file, analysis, map, &mut output, &mut ledger);
     data::move_data(file, functions, analysis, map, &mut output, &mut ledger);
     unwind::move_unwind_entries(file, &functions.frame_entries, map, &mut output, &mut ledger)?;
-    if options.sort_unwind_entries {
+    if options.sort_unwind_entries && !map.is_identity() {
         unwind_order::sort_unwind_entries(file, &mut output, &mut ledger);
     }
     sframe::move_sframe(file, functions, map, &mut output, &mut ledger)?;

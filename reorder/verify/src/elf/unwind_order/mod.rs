@@ -23,14 +23,17 @@ use crate::processor::Processor;
 use reorder_base::error::{Error, Result};
 
 /// Whether the entries of `new` may be in another order than those of `old`: where they follow each other, they are sorted by
-/// the starts of their functions, and there is other code than before.
+/// the starts of their functions, and they or the code are others than before.
 ///
 /// # Errors
 /// A section that cannot be read.
-pub(crate) fn are_sorted(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<bool> {
-    // Functions of one kind may have changed places among each other, so that no entry tells.
+pub(crate) fn are_sorted<'a>(old: &ElfView<'a>, new: &ElfView<'a>) -> Result<bool> {
+    let entries = |image: &ElfView<'a>| image.section(b".eh_frame").map(|section| section.bytes);
     let is_same = |(before, after): (&SectionView<'_>, &SectionView<'_>)| before.bytes == after.bytes;
-    if new.processor != Processor::X86_64 || old.code_sections().zip(new.code_sections()).all(is_same) {
+    // Functions of one kind may have changed places among each other, so that no entry tells.
+    let is_unchanged =
+        entries(old) == entries(new) && old.code_sections().zip(new.code_sections()).all(is_same);
+    if new.processor != Processor::X86_64 || is_unchanged {
         return Ok(false);
     }
     let entries = described(new)?;
