@@ -89,7 +89,7 @@ impl Program {
 
 #[test]
 fn the_program_works_and_the_old_order_is_found_again() {
-    for flags in ["", "-no-pie", "-static", "-ffunction-sections -fuse-ld=gold"] {
+    for flags in ["", "-no-pie -fno-pie", "-static-pie", "-ffunction-sections -fuse-ld=gold"] {
         let program = Program::build(flags);
         let expected = program.shell("./program");
         assert!(expected.contains("caught large"), "{expected}");

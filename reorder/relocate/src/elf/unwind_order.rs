@@ -11,10 +11,12 @@ use gimli::{BaseAddresses, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use super::unwind::{HEADER_SIZE, KNOWN_HEADER, ROW_SIZE};
 use crate::ledger::Ledger;
 use reorder_base::processor::Processor;
-use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::file::{ElfFile, Linkage};
 
 /// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`: a distance of four bytes from its own place.
 const FIELD_RELATIVE: DwEhPe = DwEhPe(0x1b);
+/// The bits of an encoding that say where a pointer counts from, and whether it leads to the real one; none: it is an address.
+const COUNTED_FROM: u8 = 0xf0;
 /// Position of the distance to the parent in an entry, and of the start.
 const PARENT: usize = 4;
 const START: usize = 8;
@@ -43,7 +45,8 @@ pub(crate) fn sort_unwind_entries(file: &ElfFile<'_>, output: &mut [u8], ledger:
         return;
     }
     let old = output[start..start + size].to_vec();
-    let Some(runs) = runs(&old, section.address.0) else { return };
+    let is_fixed = file.linkage == Linkage::FixedAddress;
+    let Some(runs) = runs(&old, section.address.0, is_fixed) else { return };
     let mut new = old.clone();
     let mut places: Vec<(usize, usize)> = Vec::new();
     for mut run in runs {
@@ -72,7 +75,7 @@ fn has_relocations(file: &ElfFile<'_>) -> bool {
 }
 
 /// The entries that follow each other without anything between them; `None` if one has an unknown form.
-fn runs(section: &[u8], address: u64) -> Option<Vec<Vec<Entry>>> {
+fn runs(section: &[u8], address: u64, is_fixed: bool) -> Option<Vec<Vec<Entry>>> {
     let frames = EhFrame::new(section, LittleEndian);
     let bases = BaseAddresses::default().set_eh_frame(address);
     let mut runs: Vec<Vec<Entry>> = Vec::new();
@@ -103,6 +106,8 @@ fn runs(section: &[u8], address: u64) -> Option<Vec<Vec<Entry>>> {
             encoding if encoding == DW_EH_PE_omit => None,
             // The length before it is one byte, because all compilers write nothing else there.
             FIELD_RELATIVE if section.get(position + AUGMENTATION) == Some(&4) => Some(AUGMENTATION + 1),
+            // An address, which nothing changes when a program at a fixed address is loaded.
+            encoding if is_fixed && encoding.0 & COUNTED_FROM == 0 => None,
             _ => return None,
         };
         // A distance of zero says that there is no table.

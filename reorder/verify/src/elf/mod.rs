@@ -132,7 +132,7 @@ fn verify_moved(
     options: VerifyOptions,
     findings: &mut Findings,
 ) -> Result<()> {
-    match unwind_order::are_sorted(old, new)? {
+    match unwind_order::are_sorted(old, new) {
         false => verify_ordered(old, new, options, findings),
         true => {
             let whole = unwind_order::put_back(old, new)?;

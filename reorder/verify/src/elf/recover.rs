@@ -40,7 +40,7 @@ pub(crate) fn recover_moves(old: &[u8], new: &[u8]) -> Result<AddressMoves> {
 
 /// [`moves_between`] for a new image whose unwind entries may be in another order.
 fn moves_to(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<AddressMoves> {
-    match unwind_order::are_sorted(old, new)? {
+    match unwind_order::are_sorted(old, new) {
         false => moves_between(old, new),
         true => moves_between(old, &ElfView::parse(&unwind_order::put_back(old, new)?)?),
     }

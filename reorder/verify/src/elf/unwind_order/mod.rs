@@ -18,26 +18,20 @@ use pairing::Pairing;
 
 use super::unwind::{FIRST_ROW, ROW_SIZE, SEARCH_TABLE_HEADER, search_table};
 use crate::bytes::{displacement_at, range, u32_at};
-use crate::elf::view::{ElfView, SectionView};
+use crate::elf::view::ElfView;
 use crate::processor::Processor;
 use reorder_base::error::{Error, Result};
 
 /// Whether the entries of `new` may be in another order than those of `old`: where they follow each other, they are sorted by
-/// the starts of their functions, and they or the code are others than before.
-///
-/// # Errors
-/// A section that cannot be read.
-pub(crate) fn are_sorted<'a>(old: &ElfView<'a>, new: &ElfView<'a>) -> Result<bool> {
-    let entries = |image: &ElfView<'a>| image.section(b".eh_frame").map(|section| section.bytes);
-    let is_same = |(before, after): (&SectionView<'_>, &SectionView<'_>)| before.bytes == after.bytes;
-    // Functions of one kind may have changed places among each other, so that no entry tells.
-    let is_unchanged =
-        entries(old) == entries(new) && old.code_sections().zip(new.code_sections()).all(is_same);
-    if new.processor != Processor::X86_64 || is_unchanged {
-        return Ok(false);
+/// the starts of their functions. Not where they cannot be read: other checks say that.
+pub(crate) fn are_sorted(old: &ElfView<'_>, new: &ElfView<'_>) -> bool {
+    // Functions of one kind may have changed places among each other, so that neither code nor entries tell.
+    if new.processor != Processor::X86_64 || old.bytes == new.bytes {
+        return false;
     }
-    let entries = described(new)?;
-    Ok(entries.windows(2).all(|pair| pair[0].run != pair[1].run || pair[0].start <= pair[1].start))
+    described(new).is_ok_and(|entries| {
+        entries.windows(2).all(|pair| pair[0].run != pair[1].run || pair[0].start <= pair[1].start)
+    })
 }
 
 /// The new image with its unwind entries in the order of the old one.
