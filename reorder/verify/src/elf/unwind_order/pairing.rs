@@ -33,6 +33,9 @@ struct Function {
 /// Functions that are tried in turn for one where several are alike.
 const MAX_TRIED: usize = 64;
 
+/// A place in code: a function, and how many bytes after its start.
+type Place = (u32, u64);
+
 /// One image.
 struct Side<'a> {
     image: &'a ElfView<'a>,
@@ -86,8 +89,8 @@ impl<'a> Side<'a> {
         Self { image, entries, functions, starts }
     }
 
-    /// The function that contains `address`, and how many bytes after its start.
-    fn containing(&self, address: u64) -> Option<(u32, u64)> {
+    /// Where `address` is, if a function contains it.
+    fn containing(&self, address: u64) -> Option<Place> {
         let after = self.starts.partition_point(|&(start, _)| start <= address);
         let (start, index) = *self.starts.get(after.checked_sub(1)?)?;
         let offset = address - start;
@@ -114,8 +117,8 @@ impl<'a> Side<'a> {
         self.functions[index as usize].entries.iter().map(|&entry| self.entries[entry as usize].digest)
     }
 
-    /// Where the functions that are not `known` lead, in the order of their instructions: a function, and how many bytes after its start.
-    fn leads(&self, known: &[Option<u32>]) -> Vec<(u32, Vec<Option<(u32, u64)>>)> {
+    /// Where the functions that are not `known` lead, in the order of their instructions.
+    fn leads(&self, known: &[Option<u32>]) -> Vec<(u32, Vec<Option<Place>>)> {
         let functions = (0..self.functions.len() as u32).into_par_iter();
         let open = functions.filter(|&index| known[index as usize].is_none());
         let led_to =
